@@ -18,8 +18,6 @@ from inbedder_finetune.synthetic.compose import compose
 
 Record = Mapping[str, Any]
 RowColumns = Mapping[Literal["input", "instruction", "output"], str]
-NO_INSTRUCTION = "@none"
-"""``teacher_instruction`` of rows whose teachers embed the text without an instruction."""
 
 
 @dataclass(frozen=True)
@@ -66,32 +64,22 @@ class Source(Section):
     keywords: NonNegativeInt = 0
     """Number of salient words of the input that become the answer (``keywords``), for questions about the topic; 0 keeps the
     answers."""
-    answer_model: str | None = None
-    """A model, as ``InBedder`` loads it, whose answers replace the rows' own: for questions that the data set does not answer.
-    Rows without an answer are skipped."""
     distractors: str | None = None
     """A file whose inputs are put before or after the rows' inputs, one each; the answers stay."""
     questions_per_text: PositiveInt = 2
     """Number of questions per composed text (YAML files of phrases)."""
-    long_texts: bool = False
-    """Compose opinions of about fifteen sentences instead of six."""
-    target: Literal["answer", "text", "both"] = "answer"
-    """What the vector is trained towards: the vector of the "answer", of the row's own "text", or of "both"."""
-    teacher_instruction: str | None = None
-    """The instruction that teachers get instead of the row's own, so that many wordings are trained towards one vector. With
-    "@none" teachers embed the text without an instruction. An empty string gives the row no teacher
-    (``objective.teacher_loss: cosine``)."""
+    target: Literal["answer", "text"] = "answer"
+    """What the vector is trained towards: the vector of the "answer", or of the row's own "text"."""
     max_rows_per_text: PositiveInt | None = None
     """Maximum number of rows per text."""
 
 
-def read_records(path: Path, questions_per_text: int = 2, *, long_texts: bool = False) -> Iterator[tuple[int, Any]]:
+def read_records(path: Path, questions_per_text: int = 2) -> Iterator[tuple[int, Any]]:
     """Stream the records of a file.
 
     Args:
         path: A table that ``inbedder.io.tables`` can read, or a YAML file of phrases (see ``synthetic.compose``).
         questions_per_text: Questions per composed text of a YAML file.
-        long_texts: Whether composed opinions are long.
 
     Yields:
         Row number from 1, and the record, or a message that says why the row cannot be read.
@@ -103,7 +91,7 @@ def read_records(path: Path, questions_per_text: int = 2, *, long_texts: bool = 
         raise RecipeError(f"{path} does not exist. Set data.folder to the folder of the recipe's sources.")
     try:
         if path.suffix == ".yaml":
-            yield from enumerate(compose(path, questions_per_text=questions_per_text, long_texts=long_texts), 1)
+            yield from enumerate(compose(path, questions_per_text=questions_per_text), 1)
             return
         for number, row in stream_rows(str(path)):
             yield number, str(row) if isinstance(row, BadRow) else row

@@ -77,16 +77,12 @@ SOFT = {"pooling": "soft-gen", "reencode_weight": 1}
         ({**SMALL, "lora": QUESTION, "template": "alpaca"}, "lora.tokens=question needs a template with {input} before"),
         ({**SMALL, "lora": {**QUESTION, "bias": "all"}}, "whose biases lora.bias would train: set it to none"),
         (
-            {**SMALL, "lora": QUESTION, "training": {"share_texts": True}},
-            "lora.tokens=question .*share_texts to false",
-        ),
-        (
             {**SMALL, "lora": QUESTION, "training": {"gradient_checkpointing": True}},
             "training.gradient_checkpointing to false",
         ),
         (
-            {**SMALL, "objective": SOFT, "training": {"share_texts": True}},
-            "soft-gen reads .*share_texts to false",
+            {**SMALL, "objective": SOFT, "training": {"gradient_checkpointing": True}},
+            "soft-gen reads .*gradient_checkpointing to false",
         ),
         ({**SMALL, "objective": {"pooling": "soft-gen"}}, "pooling=soft-gen trains a vector: set objective.reencode_weight"),
         ({**SMALL, "mask_length": 0}, "mask_length must be at least 1, or answer; not 0"),
@@ -165,7 +161,7 @@ def test_a_source_may_name_shipped_questions_and_a_recipe_may_replace_them():
 
 
 def test_an_unknown_target_is_refused():
-    with pytest.raises(RecipeError, match="target is 'title'; choose one of: answer, text or both"):
+    with pytest.raises(RecipeError, match="target is 'title'; choose one of: answer or text"):
         parse_recipe({"model": "m", "data": {"sources": [{"path": "a", "target": "title"}]}})
 
 

@@ -1,5 +1,5 @@
 import hashlib
-import importlib.util
+import importlib
 import json
 import os
 import subprocess
@@ -15,12 +15,8 @@ from inbedder import InBedder
 from inbedder.backbones.adapters import merge_lora
 from inbedder.errors import ModelError
 from inbedder.models import bundled, install
-from inbedder.models.checksums import check_checksums
 
 ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("pack_adapter", ROOT / "scripts" / "train" / "pack_adapter.py")
-pack_adapter = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(pack_adapter)
 needs_base = pytest.mark.skipif(bundled.find_installed_base() is None, reason="the extra inbedder[mini] is not installed")
 PAIR = ["I love cats", "I love dogs"]
 
@@ -148,28 +144,6 @@ def test_an_adapter_that_does_not_fit_is_left_to_peft(make_model, tmp_path):
     (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "IA3", "bias": "none"}))
     assert not merge_lora(model, tmp_path)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-
-
-def test_the_mean_of_adapters_is_the_mean_of_their_changes():
-    draw = torch.Generator().manual_seed(0)
-    adapters = [
-        {"x.lora_A.weight": torch.randn(8, 10, generator=draw), "x.lora_B.weight": torch.randn(7, 8, generator=draw)}
-        for _ in "ab"
-    ]
-    mean = pack_adapter.average_adapters(adapters)
-    expected = sum(adapter["x.lora_B.weight"] @ adapter["x.lora_A.weight"] for adapter in adapters) / 2
-    assert torch.allclose(mean["x.lora_B.weight"] @ mean["x.lora_A.weight"], expected, atol=1e-4)
-
-
-def test_a_packed_adapter_brings_its_checksums(tmp_path, monkeypatch):
-    for file in ("adapter_config.json", "adapter_model.safetensors", "inbedder.json"):
-        (tmp_path / "source" / file).parent.mkdir(exist_ok=True)
-        (tmp_path / "source" / file).write_bytes((install.ADAPTERS["mini"] / file).read_bytes())
-    monkeypatch.setattr(sys, "argv", ["pack_adapter.py", str(tmp_path / "source"), str(tmp_path / "packed"), "--base", "a/base"])
-    pack_adapter.main()
-    packed = tmp_path / "packed"
-    check_checksums(lambda file: packed / file, required=True)
-    assert json.loads((packed / "adapter_config.json").read_text())["base_model_name_or_path"] == "a/base"
 
 
 def test_the_decoders_adapter_is_small_and_names_no_machine():

@@ -52,7 +52,7 @@ class AnsweringData(Section):
     """Number of sampled rows kept out of training; their loss is logged every ``training.eval_steps`` steps."""
     seed: Seed | None = None
     """Seed of sampling from the sources; None takes ``training.seed``. Runs with different training seeds that share it train
-    on the same rows, so that teachers' vectors are computed once."""
+    on the same rows."""
     cache: UserPath | None = "~/.cache/inbedder/examples"
     """Folder of cached examples, keyed by what produced them; None caches nothing."""
 
@@ -70,8 +70,6 @@ class AnsweringSchedule(Schedule):
     do."""
     group: PositiveInt = 1
     """Maximum number of neighbouring rows with the same text, or the same question, as hard negatives; 1 disables grouping."""
-    share_texts: bool = False
-    """Causal LMs: read a text once for all of its neighbouring questions (``packing``); ``group`` limits their number."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, with less memory."""
     fsdp: bool = False
@@ -95,6 +93,20 @@ class AnsweringLora(Lora):
     tokens: Literal["all", "question"] = "all"
     """Tokens that the adapters apply to. "question", for causal LMs and templates with the text first: the base reads the text,
     so that its keys and values serve every adapter; the question's and the answer's tokens read them with the adapters on."""
+
+
+@dataclass(frozen=True)
+class ResultOptions(Section):
+    """Options of ``InBedder`` that the result's ``inbedder.json`` sets, beside those that follow from the training."""
+
+    beside: str | None = None
+    """The second model, whose vectors are appended."""
+    base_encoder: str | None = None
+    """The embedding model that encodes texts without an instruction."""
+    max_new_tokens: PositiveInt | None = None
+    """Maximum answer length in tokens."""
+    normalize: bool | None = None
+    """Whether vectors have length 1."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +139,8 @@ class AnsweringRecipe(Section):
     tokens begin with a space (GPT-2, Llama 3, SmolLM). Encoder-decoders do not use it."""
     max_answer_tokens: PositiveInt = 40
     """Maximum answer length in tokens; a fixed number of masks also limits it."""
+    options: ResultOptions = field(default_factory=ResultOptions)
+    """How the result is used."""
 
     @property
     def has_question_adapter(self) -> bool:
@@ -166,7 +180,7 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
     if recipe.objective.pooling == "soft-gen" and not any(
         term.is_active for term in objectives if isinstance(term, VectorObjective)
     ):
-        raise RecipeError("objective.pooling=soft-gen trains a vector: set objective.reencode_weight or objective.teacher.")
+        raise RecipeError("objective.pooling=soft-gen trains a vector: set objective.reencode_weight or objective.cosine_weight.")
     for objective in objectives:
         objective.check_sources(recipe.data.sources)
     if recipe.quantization and recipe.lora is None:
@@ -196,10 +210,11 @@ def _check_text_states(recipe: AnsweringRecipe) -> None:
         setting = "objective.pooling=soft-gen"
     else:
         return
-    for name in ("share_texts", "gradient_checkpointing"):
-        if getattr(recipe.training, name):
-            reason = "packs share a row" if name == "share_texts" else "recomputed layers keep none"
-            raise RecipeError(f"{setting} reads the keys and values of each prompt, and {reason}: set training.{name} to false.")
+    if recipe.training.gradient_checkpointing:
+        raise RecipeError(
+            f"{setting} reads the keys and values of each prompt, and recomputed layers keep none: set "
+            "training.gradient_checkpointing to false."
+        )
     if recipe.has_question_adapter and not get_template(recipe.template).text_first:
         raise RecipeError("lora.tokens=question needs a template with {input} before {instruction}.")
     if recipe.lora is not None and recipe.has_question_adapter and recipe.lora.bias != "none":

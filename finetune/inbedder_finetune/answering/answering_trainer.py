@@ -22,7 +22,6 @@ from transformers import TrainingArguments
 from inbedder_finetune.answering.batch_order import GroupedSampler
 from inbedder_finetune.answering.examples import IGNORE_INDEX, Collator, Example
 from inbedder_finetune.answering.forward_pass import ForwardOutput, pool_states
-from inbedder_finetune.answering.objectives import QUESTION
 from inbedder_finetune.answering.plan import Plan
 from inbedder_finetune.answering.refinement_loss import compute_refinement_loss
 from inbedder_finetune.answering.trainable_families import TrainingFamily
@@ -93,7 +92,6 @@ class AnsweringTrainer(CheckedTrainer):
             schedule.group,
             schedule.seed,
             group_by_length=schedule.group_by_length,
-            share_texts=schedule.share_texts,
         )
         return self.order
 
@@ -149,13 +147,8 @@ class AnsweringTrainer(CheckedTrainer):
                 states.append(_get_random_states())
                 vectors.append(pool_states(self._forward(model, micro_batch), self.pooling))
         step_vectors = torch.cat(vectors).requires_grad_()
-        names = [
-            QUESTION,
-            *(name for objective in self.vector_objectives for name in (objective.name, f"{objective.name}_index")),
-        ]
-        targets = {
-            name: torch.cat([micro_batch[name] for micro_batch in micro_batches]) for name in names if name in micro_batches[0]
-        }
+        names = [name for objective in self.vector_objectives for name in (objective.name, f"{objective.name}_index")]
+        targets = {name: torch.cat([micro_batch[name] for micro_batch in micro_batches]) for name in names}
         loss = compute_refinement_loss(self.vector_objectives, step_vectors, targets)
         (gradient,) = torch.autograd.grad(loss, step_vectors)
         return loss.detach(), list(gradient.split([len(vector) for vector in vectors])), states

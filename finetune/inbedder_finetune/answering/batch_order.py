@@ -30,7 +30,6 @@ class GroupedSampler(Sampler[int]):
         seed: int = 0,
         *,
         group_by_length: bool = True,
-        share_texts: bool = False,
     ) -> None:
         """Set the values that the order depends on.
 
@@ -42,11 +41,10 @@ class GroupedSampler(Sampler[int]):
             group: Maximum number of neighbouring rows with one text or one question.
             seed: Random seed.
             group_by_length: Whether a batch has rows of similar length.
-            share_texts: Whether to group by text only, for ``packing``.
         """
         self.lengths, self.keys = lengths, (texts, questions)
         self.batch_size, self.group, self.seed = batch_size, group, seed
-        self.group_by_length, self.share_texts = group_by_length, share_texts
+        self.group_by_length = group_by_length
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -86,7 +84,7 @@ class GroupedSampler(Sampler[int]):
             return [[row] for row in rows]
         groups: dict[tuple[int, Hashable], list[int]] = defaultdict(list)
         for row in rows:
-            side = 0 if self.share_texts else rng.randrange(2)
+            side = rng.randrange(2)
             groups[side, self.keys[side][row]].append(row)
         return [group[start : start + self.group] for group in groups.values() for start in range(0, len(group), self.group)]
 

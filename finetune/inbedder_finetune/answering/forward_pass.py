@@ -136,37 +136,13 @@ def forward_causal(model: Any, base_model: PreTrainedModel, batch: dict[str, Ten
     """
     next_label = F.pad(batch["labels"][:, 1:], (0, 1), value=IGNORE_INDEX)
     has_label = next_label != IGNORE_INDEX
-    if "owner" in batch:
-        return _forward_packed(model, base_model, batch, next_label, has_label)
     columns = has_label.any(0).nonzero().flatten()
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     if "position_ids" in inspect.signature(get_body(base_model).forward).parameters:
         inputs["position_ids"] = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
-    logits, states = _run_causal(model, base_model, inputs, columns)
-    return ForwardOutput(logits[has_label[:, columns]], next_label[has_label], states[has_label], has_label.nonzero()[:, 0])
-
-
-def _run_causal(model: Any, base_model: PreTrainedModel, inputs: dict[str, Tensor], columns: Any) -> tuple[Tensor, Tensor]:
-    """Run a causal LM; returns its logits at some columns, and the last layer's states."""
     with collect_last_states(get_called_body(base_model)) as states:
-        logits = model(**inputs, use_cache=False, logits_to_keep=columns).logits
-    return logits, states[0]
-
-
-def _forward_packed(
-    model: Any, base_model: PreTrainedModel, batch: dict[str, Tensor], labels: Tensor, has_label: Tensor
-) -> ForwardOutput:
-    """Run a causal LM over packs (``packing``), and its head over the states with a label."""
-    attention_mask = batch["attention_mask"]
-    if base_model.config._attn_implementation == "eager":  # eager attention adds a float mask to the scores
-        bias = torch.zeros(attention_mask.shape, device=attention_mask.device)
-        attention_mask = bias.masked_fill(~attention_mask, torch.finfo(torch.float32).min)
-    inputs = {"input_ids": batch["input_ids"], "position_ids": batch["position_ids"], "attention_mask": attention_mask}
-    _, states = _run_causal(model, base_model, inputs, 1)
-    owner = batch["owner"][has_label]
-    order = owner.argsort(stable=True)
-    answer_states = states[has_label][order]
-    return ForwardOutput(base_model.get_output_embeddings()(answer_states), labels[has_label][order], answer_states, owner[order])
+        logits = model(**inputs, use_cache=False, logits_to_keep=columns).logits[has_label[:, columns]]
+    return ForwardOutput(logits, next_label[has_label], states[0][has_label], has_label.nonzero()[:, 0])
 
 
 def forward_seq2seq(model: Any, base_model: PreTrainedModel, batch: dict[str, Tensor]) -> ForwardOutput:

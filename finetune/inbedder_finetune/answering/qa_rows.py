@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError, RecipeError
 from inbedder.prompting.stopwords import StopwordList, load_stopwords
 from inbedder_finetune.answering.answering_recipe import AnsweringData
@@ -30,8 +29,8 @@ from inbedder_finetune.synthetic.compose import WRITTEN_FOLDER
 logger = logging.getLogger(__name__)
 
 KEYWORD_ENCODER = "all-MiniLM-L6-v2"
-ReadFile = Callable[[Path, int, bool], Sequence[tuple[int, Any]]]
-"""A function that reads a file's records, given ``questions_per_text`` and ``long_texts``."""
+ReadFile = Callable[[Path, int], Sequence[tuple[int, Any]]]
+"""A function that reads a file's records, given ``questions_per_text``."""
 PUNCTUATION = set(".,;:!?\"'`()[]{}-–—…") | {"``", "''", "--", "..."}
 
 
@@ -67,8 +66,8 @@ def get_source_name(source: Source) -> str:
     return source.hub or source.path
 
 
-def _read_file(path: Path, questions_per_text: int, long_texts: bool) -> list[tuple[int, Any]]:
-    return list(read_records(path, questions_per_text, long_texts=long_texts))
+def _read_file(path: Path, questions_per_text: int) -> list[tuple[int, Any]]:
+    return list(read_records(path, questions_per_text))
 
 
 def _read_records(source: Source, folder: Path, read_file: ReadFile) -> Any:
@@ -76,7 +75,7 @@ def _read_records(source: Source, folder: Path, read_file: ReadFile) -> Any:
         return read_hub_records(source)
     shipped_path = WRITTEN_FOLDER / source.path
     path = shipped_path if shipped_path.exists() and not (folder / source.path).exists() else folder / source.path
-    return read_file(path, source.questions_per_text, source.long_texts)
+    return read_file(path, source.questions_per_text)
 
 
 def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = False, read_file: ReadFile = _read_file) -> list[Row]:
@@ -177,17 +176,7 @@ def _read_source(source: Source, data: AnsweringData, rng: random.Random, seed: 
         rows = rows * int(repeats) + rng.sample(rows, round(fraction * len(rows)))
     if source.instructions:
         rows = [replace(row, instruction=rng.choice(source.instructions)) for row in rows]
-    rows = [
-        replace(row, text=add_distractor(row.text), target=source.target, teacher_instruction=source.teacher_instruction)
-        for row in rows
-    ]
-    return rows if source.answer_model is None else _replace_answers(rows, source.answer_model)
-
-
-def _replace_answers(rows: list[Row], model: str) -> list[Row]:
-    """Replace the answers of rows by a model's, and drop rows without an answer."""
-    answers = InBedder(model).answer([row.text for row in rows], [row.instruction for row in rows])
-    return [replace(row, answer=str(answer)) for row, answer in zip(rows, answers, strict=True) if str(answer).strip()]
+    return [replace(row, text=add_distractor(row.text), target=source.target) for row in rows]
 
 
 def _sample_rows(rows: list[Row], source: Source, rng: random.Random, *, in_order: bool) -> list[Row]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,17 @@ from inbedder_finetune.answering.training_row import Row
 from inbedder_finetune.model_card import render_card, save_curve
 
 
-def save_result(
-    trainer: Any, recipe: AnsweringRecipe, micro_batch: int, rows: Sequence[Row], seconds: float, output: Path
-) -> None:
+def save_result(trainer: Any, recipe: AnsweringRecipe, kind: str, rows: Sequence[Row], seconds: float, output: Path) -> None:
     """Write the files that the trainer's ``save_model`` does not write.
 
     Args:
         trainer: The trainer, after training.
-        recipe: The recipe of the run.
-        micro_batch: Rows per process and forward pass.
+        recipe: The recipe of the run, with the micro-batch that it chose.
+        kind: The model's family.
         rows: The training rows.
         seconds: Training time in seconds.
         output: Folder with the weights.
     """
-    recipe = replace(recipe, training=replace(recipe.training, micro_batch=micro_batch))
     trainer.processing_class.save_pretrained(output)
     (output / "training_args.bin").unlink(missing_ok=True)  # the trainer's pickle; nothing reads it
     if recipe.lora:
@@ -44,13 +40,15 @@ def save_result(
     settings = {
         "base": recipe.model if recipe.lora else None,
         "template": recipe.template,
-        "mask_length": recipe.mask_length if isinstance(recipe.mask_length, int) else None,
+        "mask_length": recipe.mask_length if kind == "masked" and isinstance(recipe.mask_length, int) else None,
         "late_interaction": recipe.late_interaction or None,
-        "base_encoder": recipe.model if recipe.late_interaction else None,  # its vectors are part of the model's
-        "normalize": recipe.late_interaction or None,
+        "base_encoder": recipe.options.base_encoder
+        or (recipe.model if recipe.late_interaction else None),  # a part of its vectors
+        "normalize": recipe.late_interaction or recipe.options.normalize,
+        "beside": recipe.options.beside,
         "question_adapter": recipe.has_question_adapter or None,
         "pooling": "soft-gen" if is_soft else None,
-        "max_new_tokens": recipe.objective.soft_tokens if is_soft else None,
+        "max_new_tokens": recipe.objective.soft_tokens if is_soft else recipe.options.max_new_tokens,
     }
     settings = {key: value for key, value in settings.items() if value is not None}
     licences = {get_source_name(source): source.licence for source in recipe.data.sources}

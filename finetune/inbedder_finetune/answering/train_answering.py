@@ -69,7 +69,8 @@ def finetune(recipe: AnsweringRecipe) -> Path:
     train(trainer, output, checkpoint, MEMORY_HINT)
     trainer.save_model(str(output))
     if trainer.is_world_process_zero():
-        save_result(trainer, recipe, micro_batch, rows, time.time() - started, output)
+        recipe = replace(recipe, training=replace(recipe.training, micro_batch=micro_batch))
+        save_result(trainer, recipe, loaded.kind, rows, time.time() - started, output)
     trainer.accelerator.wait_for_everyone()
     return output
 

@@ -48,12 +48,10 @@ class TrainingFamily:
     """Whether answers end with the end token."""
     padding: str = "right"
     """Padding side; left padding aligns a decoder's labels in few columns."""
-    shares_texts: bool = False
-    """Whether the states of a text are the same under every question, so that it can be read once (``packing``)."""
 
 
 FAMILIES = {
-    "causal": TrainingFamily(make_causal_examples, forward_causal, needs_end=True, padding="left", shares_texts=True),
+    "causal": TrainingFamily(make_causal_examples, forward_causal, needs_end=True, padding="left"),
     "masked": TrainingFamily(make_masked_examples, forward_masked, needs_end=False),
     "seq2seq": TrainingFamily(make_seq2seq_examples, forward_seq2seq, needs_end=True),
 }

@@ -55,10 +55,7 @@ def load_trainable(recipe: AnsweringRecipe, processes: int) -> LoadedModel:
         raise RecipeError(
             "training.fsdp shards a model over several GPUs. Run: torchrun --nproc_per_node=N -m inbedder finetune ..."
         )
-    family = FAMILIES[loaded.kind]
-    if schedule.share_texts and not family.shares_texts:
-        raise RecipeError(f"training.share_texts is for causal LMs; the texts of {recipe.model} attend to the question.")
-    if family.needs_end and loaded.tokenizer.eos_token_id is None:
+    if FAMILIES[loaded.kind].needs_end and loaded.tokenizer.eos_token_id is None:
         raise RecipeError(f"The tokenizer of {recipe.model} has no end token, so answers cannot end.")
     if recipe.lora is not None:
         _check_adapters(loaded, recipe.model, recipe.lora)

@@ -10,8 +10,6 @@ from inbedder.backbones.transformer import get_pad_id
 from inbedder.backbones.weights import LoadedModel
 from inbedder_finetune.answering.example_cache import load_examples
 from inbedder_finetune.answering.examples import Collator
-from inbedder_finetune.answering.objectives import QUESTION
-from inbedder_finetune.answering.packing import PackingCollator
 from inbedder_finetune.answering.plan import Plan
 from inbedder_finetune.answering.trainable_families import FAMILIES
 from inbedder_finetune.answering.training_row import Row
@@ -48,19 +46,16 @@ def make_training_data(loaded: LoadedModel, rows: Sequence[Row], held_out: Seque
     datasets = [load_examples(loaded.kind, loaded.tokenizer, split, plan.answer_format, plan.cache) for split in splits]
     width = _get_state_width(loaded.model.config)
     targets = {objective.name: objective.make_targets(splits, width, plan.cache) for objective in plan.vector_objectives}
-    if plan.vector.question_vector_model:
-        targets[QUESTION] = plan.vector.make_question_targets(splits, width)
     for name, (_, indices) in targets.items():
         first = 0
         for number, split in enumerate(splits):
             column = list(indices[first : first + len(split)])
             datasets[number] = datasets[number].add_column(f"{name}_index", column).with_format("numpy")
             first += len(split)
-    make_collator = PackingCollator if plan.schedule.share_texts else Collator
     tokenizer, side = loaded.tokenizer, FAMILIES[loaded.kind].padding
     vectors = {name: target.vectors for name, target in targets.items()}
     mask_id = tokenizer.mask_token_id if loaded.kind == "masked" else None  # a decoder's tokenizer may have a mask token too
-    collator = make_collator(get_pad_id(tokenizer), vectors, side, mask_id)
+    collator = Collator(get_pad_id(tokenizer), vectors, side, mask_id)
     return TrainingData(datasets[0], datasets[1] if held_out else None, collator)
 
 

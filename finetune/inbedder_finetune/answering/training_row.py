@@ -18,11 +18,9 @@ class Row:
     source: str
     """Name of the data set."""
     target: str = "answer"
-    """What the vector is trained towards: "answer", "text" or "both"."""
-    teacher_instruction: str | None = None
-    """The instruction of the teachers; None is the row's own, "@none" is none, and "" gives the row no teacher."""
+    """What the vector is trained towards: "answer" or "text"."""
 
     @property
-    def target_texts(self) -> tuple[str, ...]:
-        """The texts whose mean vector is the target of the row's vector."""
-        return {"answer": (self.answer.lower(),), "text": (self.text,), "both": (self.answer.lower(), self.text)}[self.target]
+    def target_text(self) -> str:
+        """The text whose vector is the target of the row's vector."""
+        return self.text if self.target == "text" else self.answer.lower()

@@ -36,9 +36,7 @@ IMPLIED_FEELINGS = {"good": "happiness satisfaction", "bad": "frustration disapp
 POLARITY_NAMES = {"good": "positive", "bad": "negative", None: "neutral"}
 
 
-def compose(
-    path: Path, rows: int | None = None, seed: int = 0, questions_per_text: int = 2, *, long_texts: bool = False
-) -> Iterator[dict[str, str]]:
+def compose(path: Path, rows: int | None = None, seed: int = 0, questions_per_text: int = 2) -> Iterator[dict[str, str]]:
     """Compose texts and the questions that they answer.
 
     Args:
@@ -48,7 +46,6 @@ def compose(
         rows: Number of rows; None takes the file's ``rows``.
         seed: Random seed.
         questions_per_text: Maximum number of questions per text.
-        long_texts: Whether opinions have about fifteen sentences instead of six.
 
     Yields:
         Records with input, instruction and output.
@@ -75,7 +72,7 @@ def compose(
         elif "forms" in phrases:
             text, answers = compose_form(phrases, rng)
         else:
-            text, answers = _compose_opinion(phrases, rng, long_texts)
+            text, answers = _compose_opinion(phrases, rng)
         aspects = rng.sample(sorted(answers), min(questions_per_text, len(answers), remaining))
         for aspect in aspects:
             question = make_caption_question(phrases, aspect, words, rng) if words else _make_question(phrases, aspect, rng)
@@ -143,17 +140,17 @@ def _compose_request(phrases: Mapping[str, Any], rng: random.Random) -> tuple[st
     return (message.lower().rstrip(".?!") if rng.random() < 0.25 else message[:1].upper() + message[1:]), answers
 
 
-def _compose_opinion(phrases: Mapping[str, Any], rng: random.Random, is_long: bool = False) -> tuple[str, dict[str, str]]:
+def _compose_opinion(phrases: Mapping[str, Any], rng: random.Random) -> tuple[str, dict[str, str]]:
     """Compose a text that judges a thing or asks for one; returns the text and its answers by aspect."""
     kind = rng.choice(phrases["kinds"])
     name = rng.choice(kind["is"])
     has_request = bool(kind.get("asks")) and rng.random() < 0.45
     side = rng.choice([None, "good", "bad"]) if has_request else rng.choice([None, "good", "good", "bad", "bad"])
-    sentences, answers = _compose_judgements(phrases, kind, side, rng, is_long)
-    is_brief = bool(phrases.get("brief")) and not is_long
+    sentences, answers = _compose_judgements(phrases, kind, side, rng)
+    is_brief = bool(phrases.get("brief"))
     statements = kind["says"]
     min_count, max_count = 0 if has_request or (is_brief and side) else 1, 1 if is_brief else len(statements)
-    body = rng.sample(statements, len(statements) if is_long else rng.randint(min_count, max_count))
+    body = rng.sample(statements, rng.randint(min_count, max_count))
     if has_request:
         answers["intent"], request = rng.choice(sorted(kind["asks"].items()))
         body.append(request if isinstance(request, str) else rng.choice(request))
@@ -166,7 +163,7 @@ def _compose_opinion(phrases: Mapping[str, Any], rng: random.Random, is_long: bo
     answers["emotion"] = feeling or IMPLIED_FEELINGS[side]
     if feeling:
         sentences.append(rng.choice(phrases["feelings"][feeling]))
-    facts, fact_answers = _compose_facts(phrases, rng, 0.6 if is_long else 0.12 if is_brief else 0.3)
+    facts, fact_answers = _compose_facts(phrases, rng, 0.12 if is_brief else 0.3)
     order = [*body, *sentences, *facts]
     rng.shuffle(order)
     opening = [rng.choice(OPENINGS).format(name)] if rng.random() < (0.2 if is_brief else 0.6) else []
@@ -174,22 +171,22 @@ def _compose_opinion(phrases: Mapping[str, Any], rng: random.Random, is_long: bo
 
 
 def _compose_judgements(
-    phrases: Mapping[str, Any], kind: Mapping[str, Any], side: str | None, rng: random.Random, is_long: bool
+    phrases: Mapping[str, Any], kind: Mapping[str, Any], side: str | None, rng: random.Random
 ) -> tuple[list[str], dict[str, str]]:
     """Compose sentences that judge; returns them, and what they praise or criticise by aspect."""
     if side is None:
         return [], {}
     wordings = [*kind[side].items(), *phrases[side].items()]
     aspects = [(aspect, [wording] if isinstance(wording, str) else wording) for aspect, wording in wordings]
-    min_count, max_count = (4, 7) if is_long else (1, 2 if phrases.get("brief") else 3)
-    sample = rng.sample(aspects, rng.randint(min(min_count, len(aspects)), min(max_count, len(aspects))))
+    max_count = 2 if phrases.get("brief") else 3
+    sample = rng.sample(aspects, rng.randint(1, min(max_count, len(aspects))))
     judgements = [rng.choice(sentences) for _, sentences in sample]
     parts = [aspect.partition(" / ") for aspect, _ in sample[:2]]
     answers = {"praise" if side == "good" else "complaint": " ".join(dict.fromkeys(name for name, _, _ in parts))}
     if all(group for _, _, group in parts):
         answers["aspect"] = " ".join(dict.fromkeys(group for _, _, group in parts))
     answers["recommend"] = "yes" if side == "good" else "no"
-    judgements += rng.sample(phrases[f"verdict_{side}"], rng.randint(1, 3) if is_long else rng.randint(0, 2))
+    judgements += rng.sample(phrases[f"verdict_{side}"], rng.randint(0, 2))
     return judgements, answers
 
 

@@ -101,13 +101,6 @@ def test_shipped_phrases_are_found_without_a_file_of_that_name(tmp_path):
         load_rows(AnsweringData((Source("opinions.yaml"),), folder=str(tmp_path)))
 
 
-def test_long_opinions_are_longer_and_ask_more():
-    short_rows, long_rows = (list(compose(OPINIONS, 2000, questions_per_text=5, long_texts=is_long)) for is_long in (False, True))
-    mean = [sum(len(row["input"]) for row in rows) / len(rows) for rows in (short_rows, long_rows)]
-    assert mean[1] > 1.6 * mean[0]
-    assert len({row["input"] for row in long_rows}) < 500
-
-
 def test_titles_of_every_field_have_every_purpose_that_fits():
     phrases = read_phrases(TITLES)
     fields = {field["is"]: set(phrases["titles"]) for field in phrases["fields"]}

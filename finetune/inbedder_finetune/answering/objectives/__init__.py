@@ -8,9 +8,7 @@ To add an objective, add a file with a dataclass that extends ``TokenObjective``
 join the section ``objective`` of recipes and ``docs/recipes.md``, and it joins the loss of each recipe that gives it a weight.
 
 Vector objectives train v: the mean of the states of the masks (masked LMs), the state that predicts the first token (1st-gen),
-the mean of the states that predict the answer (avg-gen), or those of soft tokens (soft-gen, ``refinement_loss``). With
-``question_vector_model`` the vector of the instruction is subtracted from v first, so what all answers to a question share is not
-trained.
+the mean of the states that predict the answer (avg-gen), or those of soft tokens (soft-gen, ``refinement_loss``).
 """
 
 from __future__ import annotations
@@ -29,8 +27,6 @@ from inbedder_finetune.recipe import Section
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 OBJECTIVES: tuple[type[Any], ...] = (*VectorObjective.__subclasses__(), *TokenObjective.__subclasses__())
-QUESTION = "question_vector"
-"""Key of the instructions' vectors in a batch, which are subtracted from v."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +45,12 @@ def compute_vector_loss(objectives: Sequence[VectorObjective], vectors: Tensor, 
     Args:
         objectives: The active objectives.
         vectors: v, float32, shape (batch, d).
-        batch: The targets of each objective under its name, their indices under NAME_index, and perhaps ``QUESTION``.
+        batch: The targets of each objective under its name, and their indices under NAME_index.
 
     Returns:
         A scalar.
     """
     loss = vectors.new_zeros(())
-    if QUESTION in batch:
-        vectors = vectors - batch[QUESTION].to(vectors.dtype)
     for objective in objectives:
         loss = loss + objective.compute_loss(vectors, batch[objective.name], batch[f"{objective.name}_index"])
     return loss

@@ -41,8 +41,6 @@ class AmortisedReencoding(VectorObjective):
     negatives."""
     cosine_weight: NonNegativeFloat = 0.0
     """Weight of 1 - cosine between the same vectors, without negatives."""
-    false_negative_cosine: float = 1.0
-    """InfoNCE: other rows' answers with at least this cosine to a row's own answer are not its negatives."""
     reencoder: str = "all-MiniLM-L6-v2"
     """The frozen sentence-transformers model that embeds answers."""
 
@@ -53,26 +51,24 @@ class AmortisedReencoding(VectorObjective):
 
     def make_targets(self, splits: Sequence[Sequence[Row]], width: int, cache: str | None) -> Targets:
         """Embed the answers of rows with the re-encoder (``VectorObjective.make_targets``)."""
-        answers: list[tuple[str, ...]] = []
+        answers: list[str] = []
         indices: list[int] = []
         for rows in splits:
-            first, numbers = len(answers), dict[tuple[str, ...], int]()
-            indices += [first + numbers.setdefault(row.target_texts, len(numbers)) for row in rows]
+            first, numbers = len(answers), dict[str, int]()
+            indices += [first + numbers.setdefault(row.target_text, len(numbers)) for row in rows]
             answers += numbers
         store = None if cache is None else Store(cache)
-        vectors = np.asarray(reencode(answers, self.reencoder, store=store))
+        vectors = np.asarray(reencode([(answer,) for answer in answers], self.reencoder, store=store))
         return Targets(torch.from_numpy(fit_width(vectors, width)).half(), indices)
 
     def compute_loss(self, vectors: Tensor, targets: Tensor, indices: Tensor) -> Tensor:
         """Compute A of the module's equation (``VectorObjective.compute_loss``)."""
         distance = (1 - F.cosine_similarity(vectors, targets.to(vectors.dtype), dim=-1)).mean()
-        contrast = compute_info_nce(vectors, targets, indices, self.temperature, self.false_negative_cosine)
+        contrast = compute_info_nce(vectors, targets, indices, self.temperature)
         return self.reencode_weight * contrast + self.cosine_weight * distance
 
 
-def compute_info_nce(
-    vectors: Tensor, targets: Tensor, indices: Tensor, temperature: float, false_negative_cosine: float = 1.0
-) -> Tensor:
+def compute_info_nce(vectors: Tensor, targets: Tensor, indices: Tensor, temperature: float) -> Tensor:
     """Compute InfoNCE between each vector and its target, with the other targets of all processes as negatives.
 
     Args:
@@ -80,7 +76,6 @@ def compute_info_nce(
         targets: e, shape (batch, d), without gradients.
         indices: Index of each row's answer, shape (batch,); rows with equal indices are not each other's negatives.
         temperature: t.
-        false_negative_cosine: Targets with at least this cosine to a row's target are not its negatives; 1 excludes none.
 
     Returns:
         The mean loss, a scalar.
@@ -94,7 +89,5 @@ def compute_info_nce(
     unit = F.normalize(all_targets.float(), dim=-1)
     similarity = F.normalize(vectors.float(), dim=-1) @ unit.T / temperature
     is_excluded = indices.unsqueeze(1) == all_indices.unsqueeze(0)
-    if false_negative_cosine < 1:
-        is_excluded |= unit[positions] @ unit.T >= false_negative_cosine
     is_excluded[torch.arange(len(positions), device=positions.device), positions] = False
     return F.cross_entropy(similarity.masked_fill(is_excluded, float("-inf")), positions)

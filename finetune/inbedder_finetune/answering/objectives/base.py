@@ -12,8 +12,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from inbedder.embedder import InBedder
-from inbedder.errors import RecipeError
 from inbedder.vectors import Vectors
 from inbedder_finetune.recipe import PositiveFloat, PositiveInt, Section
 from inbedder_finetune.sources import Source
@@ -62,38 +60,7 @@ class VectorSettings(Section):
     soft_tokens: PositiveInt = 3
     """Number of soft tokens of soft-gen, and the result's ``max_new_tokens``."""
     temperature: PositiveFloat = 0.05
-    """Temperature of InfoNCE and of the teacher's similarities."""
-    question_vector_model: str | None = None
-    """Model whose vectors of the instructions are subtracted from the pooled vectors before any loss: the initial model, for a
-    model that will be used with ``subtract_instruction``."""
-
-    def make_question_targets(self, splits: Sequence[Sequence[Row]], width: int) -> Targets:
-        """Embed the rows' instructions with an empty text, as ``subtract_instruction`` does.
-
-        Args:
-            splits: Training rows, and held-out rows if any.
-            width: d of the trained model.
-
-        Returns:
-            One vector per instruction of a split.
-
-        Raises:
-            RecipeError: When ``question_vector_model`` has another width.
-        """
-        assert self.question_vector_model is not None
-        model = InBedder(self.question_vector_model, subtract_instruction=False, beside="none", normalize=False)
-        vectors: list[Vectors] = []
-        indices: list[int] = []
-        for rows in splits:
-            first, numbers = sum(map(len, vectors)), dict[str, int]()
-            indices += [first + numbers.setdefault(row.instruction, len(numbers)) for row in rows]
-            vectors.append(np.asarray(model.encode([""] * len(numbers), list(numbers))))
-        if vectors[0].shape[1] != width:
-            raise RecipeError(
-                f"objective.question_vector_model={self.question_vector_model} has vectors of {vectors[0].shape[1]} numbers, the "
-                f"trained model of {width}. Set it to the model that training starts from."
-            )
-        return Targets(torch.from_numpy(np.concatenate(vectors)).half(), indices)
+    """Temperature of InfoNCE."""
 
 
 @dataclass(frozen=True)

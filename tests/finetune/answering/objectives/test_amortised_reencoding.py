@@ -38,20 +38,11 @@ def test_the_cosine_loss_is_the_distance_to_the_own_answer():
     assert loss(reencode_weight=2, cosine_weight=0.5) == pytest.approx(2 * contrast + distance / 2)
 
 
-def test_nearly_equal_answers_are_not_negatives():
-    v = torch.eye(3)[[0, 2]]
-    e = torch.tensor([[1.0, 0, 0], [0, 0, 1]])
-    near_duplicate = torch.tensor([[0.95, 0.05, 0]])
-    batch = torch.cat([v, v[:1]]), torch.cat([e, near_duplicate]), torch.arange(3)
-    assert compute_info_nce(*batch, 0.05, false_negative_cosine=0.9).item() < 1e-6
-    assert compute_info_nce(*batch, 0.05).item() > 0.4
-
-
 def test_answers_keep_their_cosines_in_another_width():
     rows = [Row("", "", answer, "set") for answer in ("cat", "dog", "Cat", "tax")]
     narrow, wide = (AmortisedReencoding().make_targets([rows, rows[:1]], width, None) for width in (384, 500))
     assert list(narrow.indices) == list(wide.indices) == [0, 1, 0, 2, 3]
     vectors, wide_vectors = narrow.vectors.float(), wide.vectors.float()
     torch.testing.assert_close(vectors @ vectors.T, wide_vectors @ wide_vectors.T, atol=2e-3, rtol=0)
-    both = AmortisedReencoding().make_targets([[Row("dog", "", "cat", "set", target="both")]], 384, None).vectors
-    torch.testing.assert_close(both[0].float(), vectors[:2].mean(0), atol=2e-3, rtol=0)
+    text = AmortisedReencoding().make_targets([[Row("dog", "", "cat", "set", target="text")]], 384, None).vectors
+    torch.testing.assert_close(text[0], narrow.vectors[1])
