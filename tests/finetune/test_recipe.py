@@ -84,6 +84,7 @@ SOFT = {"pooling": "soft-gen", "reencode_weight": 1}
             {**SMALL, "objective": SOFT, "training": {"gradient_checkpointing": True}},
             "soft-gen reads .*gradient_checkpointing to false",
         ),
+        ({**SMALL, "objective": SOFT, "options": {"max_new_tokens": 5}}, "remove options.max_new_tokens"),
         ({**SMALL, "objective": {"pooling": "soft-gen"}}, "pooling=soft-gen trains a vector: set objective.reencode_weight"),
         ({**SMALL, "mask_length": 0}, "mask_length must be at least 1, or answer; not 0"),
         ({**SMALL, "mask_length": "three"}, "mask_length must be at least 1, or answer; not 'three'"),

@@ -104,9 +104,9 @@ class ResultOptions(Section):
     base_encoder: str | None = None
     """The embedding model that encodes texts without an instruction."""
     max_new_tokens: PositiveInt | None = None
-    """Maximum answer length in tokens."""
+    """Maximum number of tokens of a generated answer; soft-gen takes ``objective.soft_tokens``."""
     normalize: bool | None = None
-    """Whether vectors have length 1."""
+    """Whether vectors have length 1; None says so for late interaction only."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,8 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         term.is_active for term in objectives if isinstance(term, VectorObjective)
     ):
         raise RecipeError("objective.pooling=soft-gen trains a vector: set objective.reencode_weight or objective.cosine_weight.")
+    if recipe.objective.pooling == "soft-gen" and recipe.options.max_new_tokens is not None:
+        raise RecipeError("soft-gen reads objective.soft_tokens tokens: remove options.max_new_tokens.")
     for objective in objectives:
         objective.check_sources(recipe.data.sources)
     if recipe.quantization and recipe.lora is None:

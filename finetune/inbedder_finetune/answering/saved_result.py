@@ -36,19 +36,19 @@ def save_result(trainer: Any, recipe: AnsweringRecipe, kind: str, rows: Sequence
     if recipe.lora:
         _set_base_name(output, recipe.model)
         _cast_weights(output / ADAPTER_WEIGHTS, recipe.lora.save_dtype)
-    is_soft = recipe.objective.pooling == "soft-gen"
+    is_soft, options = recipe.objective.pooling == "soft-gen", recipe.options
+    base_encoder = recipe.model if recipe.late_interaction else None  # whose vectors are a part of the model's
     settings = {
         "base": recipe.model if recipe.lora else None,
         "template": recipe.template,
         "mask_length": recipe.mask_length if kind == "masked" and isinstance(recipe.mask_length, int) else None,
         "late_interaction": recipe.late_interaction or None,
-        "base_encoder": recipe.options.base_encoder
-        or (recipe.model if recipe.late_interaction else None),  # a part of its vectors
-        "normalize": recipe.late_interaction or recipe.options.normalize,
-        "beside": recipe.options.beside,
+        "base_encoder": options.base_encoder or base_encoder,
+        "normalize": (recipe.late_interaction or None) if options.normalize is None else options.normalize,
+        "beside": options.beside,
         "question_adapter": recipe.has_question_adapter or None,
         "pooling": "soft-gen" if is_soft else None,
-        "max_new_tokens": recipe.objective.soft_tokens if is_soft else recipe.options.max_new_tokens,
+        "max_new_tokens": recipe.objective.soft_tokens if is_soft else options.max_new_tokens,
     }
     settings = {key: value for key, value in settings.items() if value is not None}
     licences = {get_source_name(source): source.licence for source in recipe.data.sources}
