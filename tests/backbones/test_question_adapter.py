@@ -35,6 +35,14 @@ def make_adapter(make_model, tmp_path_factory):
     return make
 
 
+def load_double(folder, **options):
+    """Load a model in float64: random weights amplify the rounding of soft tokens."""
+    model = InBedder(folder, **options)
+    for part in (model.backbone.model, model.backbone.text_model):
+        part.double()
+    return model
+
+
 def continue_plainly(adapted, ids, start):
     """Read a text with the adapter off and the rest with it; return the states of the rest and all keys and values."""
     row = torch.tensor(ids, dtype=torch.long)[None]
@@ -59,9 +67,7 @@ def test_vectors_are_those_of_a_base_pass_and_an_adapted_pass(make_model, make_a
 @pytest.mark.parametrize("pooling", ["1st-gen", "avg-gen", "last-gen", "soft-gen"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_batch_gives_what_single_texts_give(make_adapter, family, pooling):
-    model = InBedder(make_adapter(family), pooling=pooling)
-    for part in (model.backbone.model, model.backbone.text_model):
-        part.double()  # random weights amplify the rounding of soft tokens
+    model = load_double(make_adapter(family), pooling=pooling)
     singles = np.stack([model.encode(text, question) for text, question in zip(TEXTS, QUESTIONS, strict=True)])
     assert_close(model.encode(TEXTS, QUESTIONS), singles)
 
@@ -69,7 +75,7 @@ def test_a_batch_gives_what_single_texts_give(make_adapter, family, pooling):
 @pytest.mark.parametrize("pooling", ["1st-gen", "soft-gen"])
 def test_shared_and_cached_texts_give_the_same_vectors(make_adapter, pooling):
     folder = make_adapter("llama")
-    plain, caching = (InBedder(folder, pooling=pooling, text_memory=size) for size in (None, "10M"))
+    plain, caching = (load_double(folder, pooling=pooling, text_memory=size) for size in (None, "10M"))
     separate = np.stack([plain.encode(TEXTS, question) for question in INSTRUCTIONS])
     assert_close(plain.encode_many(TEXTS, INSTRUCTIONS), separate)
     assert_close(np.stack([caching.encode(TEXTS, question) for question in INSTRUCTIONS]), separate)

@@ -38,8 +38,8 @@ def compute_soft_states(model, ids, count, layer=-1):
 @pytest.mark.parametrize(("count", "layer"), [(3, -1), (2, 1)])
 def test_soft_gen_is_the_mean_of_the_states_of_whole_passes(make_model, family, count, layer):
     folder = make_model(family)
-    model = InBedder(folder, pooling="soft-gen", max_new_tokens=count, layer=layer)
-    reference = AutoModelForCausalLM.from_pretrained(folder).eval()
+    model = load_double(folder, max_new_tokens=count, layer=layer)
+    reference = AutoModelForCausalLM.from_pretrained(folder).eval().double()
     ids = model.tokenizer(TEXTS[:1], QUESTIONS[:1])[0].ids
     with torch.no_grad():
         expected = compute_soft_states(reference, ids, count, layer).mean(0)
