@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inbedder.classification.classifier import classify
     from inbedder.conditional import ConditionalEncoder
     from inbedder.embedder import InBedder
     from inbedder.errors import InbedderError
@@ -25,6 +26,7 @@ __all__ = [
     "InbedderError",
     "PromptTemplate",
     "__version__",
+    "classify",
     "cluster",
     "compare_wordings",
     "crosstab",
@@ -37,6 +39,7 @@ _MODULES = {
     "InBedder": "inbedder.embedder",
     "InbedderError": "inbedder.errors",
     "PromptTemplate": "inbedder.prompting.templates",
+    "classify": "inbedder.classification.classifier",
     "cluster": "inbedder.grouping.clustering",
     "compare_wordings": "inbedder.grouping.wording_agreement",
     "crosstab": "inbedder.grouping.crosstab",

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from inbedder.cli.assign import assign
 from inbedder.cli.cache import cache
+from inbedder.cli.classify import classify
 from inbedder.cli.cluster import cluster
 from inbedder.cli.compare_wordings import compare_wordings
 from inbedder.cli.demo import demo
@@ -72,6 +73,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     embed: 'inbedder embed reviews.csv -i "What is the topic?" -o vectors.npy',
     answer: 'inbedder answer reviews.csv -i "What is the topic?"',
     cluster: 'inbedder cluster reviews.csv -i "What is the topic?" -o report.html',
+    classify: 'inbedder classify reviews.csv -i "What is it about?" --into food --into service',
     assign: "inbedder assign groups/ new_reviews.csv -o assigned.csv",
     compare_wordings: 'inbedder compare-wordings reviews.csv -i "Topic?" -i "What topic?"',
     cache: "inbedder cache info cache/",

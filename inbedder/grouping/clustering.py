@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,20 +11,19 @@ from numpy.typing import NDArray
 from inbedder.arguments import check_columns, check_list, check_seed, check_vectors, has_columns
 from inbedder.embedder import InBedder
 from inbedder.encoding.language_check import warn_of_unreadable
-from inbedder.errors import InputError, TextCutWarning
+from inbedder.errors import InputError
 from inbedder.grouping.deduplicate import merge_duplicate_groups
-from inbedder.grouping.explain import compute_mean_differences, find_central_texts, find_keywords, measure_agreement
+from inbedder.grouping.describe_groups import GroupedRows, answer_rows, describe_groups
+from inbedder.grouping.explain import find_central_texts, measure_agreement
 from inbedder.grouping.mean_wordings import check_wordings, encode_wordings
 from inbedder.grouping.namers import Namer
-from inbedder.grouping.naming import collect_contents, find_namer, get_namer_name, name_groups
+from inbedder.grouping.naming import find_namer, get_namer_name
 from inbedder.grouping.partition import Labels, Partition, check_groups, make_regrouping, partition
-from inbedder.grouping.provenance import NO_INSTRUCTION, Provenance
+from inbedder.grouping.provenance import Provenance
 from inbedder.grouping.result import ClusterResult
 from inbedder.grouping.stability import measure_stability
 from inbedder.prompting.templates import check_texts
 from inbedder.vectors import Vectors
-
-logger = logging.getLogger(__name__)
 
 ANSWERED_TEXTS_PER_GROUP = 20
 """Central texts of each group that are answered if the vectors come from ``encode_guided``."""
@@ -103,22 +100,15 @@ def cluster(
         vectors = embedder.encode(rows, instruction, **options) if embeddings is None else embeddings
     question = None if instruction is None else str(instruction)
     groups = partition(vectors, k, seed, method=method, min_size=min_size)
-    answers = _answer_rows(embedder, rows, question, _choose_rows_to_answer(rows, vectors, groups.labels), options)
+    answers = answer_rows(embedder, rows, question, _choose_rows_to_answer(rows, vectors, groups.labels), options)
     merge, regroup = k == "auto" and groups.branches is None, make_regrouping(method, len(rows), min_size)
     labels, left_out, notes = merge_duplicate_groups(answers, groups.labels, left_out=groups.left_out, merge=merge)
-    answered = question is not None and embedder.backbone.answers
-    words = find_keywords(answers, labels) if answered else find_keywords(rows, labels, weighting="standing-out")
-    return ClusterResult(
-        instruction=NO_INSTRUCTION if question is None else question,
-        texts=rows,
-        labels=labels,
-        keywords=words,
-        examples=[[rows[i] for i in central_rows] for central_rows in find_central_texts(rows, vectors, labels)],
-        answers=answers,
-        embeddings=vectors,
-        head_words=embedder.nearest_words(compute_mean_differences(vectors, labels), top=8) if answered else [[]] * len(words),
+    return describe_groups(
+        embedder,
+        question,
+        GroupedRows(rows, vectors, labels, answers),
+        namer,
         label_agreements={name: measure_agreement(labels, values) for name, values in label_columns.items()},
-        titles=name_groups(namer, collect_contents(rows, answers, vectors, labels, words)),
         stability=_measure_stability(vectors, labels, left_out, regroup, seed, int(groups.labels.max()) + 1),
         wordings=wordings,
         choice=groups.choice,
@@ -177,21 +167,3 @@ def _choose_rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -
     if sample is None:
         return np.arange(len(texts))
     return np.union1d(sample, np.concatenate(find_central_texts(texts, vectors, labels, ANSWERED_TEXTS_PER_GROUP)))
-
-
-def _answer_rows(
-    embedder: InBedder, rows: Sequence[str], instruction: str | None, row_ids: NDArray[np.intp], options: dict[str, Any]
-) -> list[str]:
-    """Answer the question for some rows; all other answers are empty, as are those without a question or an answering model."""
-    answers = [""] * len(rows)
-    if instruction is None:
-        return answers
-    if not embedder.backbone.answers:
-        logger.info("The model does not answer, so groups are named by the words of their texts.")
-        return answers
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TextCutWarning)  # encode has warned already
-        new_answers = embedder.answer([rows[i] for i in row_ids], instruction, **options)
-    for row, answer in zip(row_ids.tolist(), new_answers, strict=True):
-        answers[row] = str(answer)
-    return answers

@@ -1,6 +1,7 @@
-"""An adapter for scikit-learn: a transformer from texts to vectors under an instruction.
+"""Adapters for scikit-learn: texts to vectors under an instruction, and texts to categories by a few examples.
 
 make_pipeline(InstructedVectorizer(instruction="What is the complaint about?"), LogisticRegression()).fit(texts, labels)
+InstructedClassifier(instruction="What is the complaint about?").fit(five_texts_per_category, labels)
 """
 
 from __future__ import annotations
@@ -8,14 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from inbedder.arguments import check_list
+from inbedder.classification.category_scores import DEFAULT_TEMPERATURE, compute_probabilities
+from inbedder.classification.classifier import add_examples
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
 from inbedder.integrations.shared_models import load_shared
 from inbedder.prompting.templates import check_strings
-from inbedder.vectors import Vectors
+from inbedder.vectors import Vectors, normalize_vectors, similarity
 
 
 class InstructedVectorizer(TransformerMixin, BaseEstimator):
@@ -106,6 +110,132 @@ class InstructedVectorizer(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         tags.requires_fit = False
+        return tags
+
+
+class InstructedClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier by the nearest category vector, for a handful of examples per category; classes are named in words.
+
+    Each category's vector is the sum of its name's and its examples' mean vector, of length 1 each, as in ``inbedder.classify``.
+    With hundreds of examples, ``InstructedVectorizer`` and a ``LogisticRegression`` are better.
+
+    Example:
+        >>> from inbedder.integrations.sklearn import InstructedClassifier
+        >>> classifier = InstructedClassifier("What is the complaint about?")
+        >>> classifier.fit(["Two weeks late", "The box was crushed"], ["delivery", "damage"]).classes_.tolist()
+        ['damage', 'delivery']
+    """
+
+    def __init__(
+        self,
+        instruction: str | None = None,
+        model: str | InBedder = "mini",
+        *,
+        cache: str | None = None,
+        use_names: bool = True,
+        temperature: float = DEFAULT_TEMPERATURE,
+        batch_size: int = 32,
+    ) -> None:
+        """Set parameters; the model is loaded when it is first used.
+
+        Args:
+            instruction: The question whose answers the categories are, or None; a parameter to search over.
+            model: The name of a model, or an ``InBedder``.
+            cache: A folder that caches vectors; only with a name.
+            use_names: Whether the names of the categories count; False for names that say nothing, such as numbers.
+            temperature: Temperature of the probabilities; ``CalibratedClassifierCV`` fits better ones.
+            batch_size: Batch size.
+        """
+        self.instruction = instruction
+        self.model = model
+        self.cache = cache
+        self.use_names = use_names
+        self.temperature = temperature
+        self.batch_size = batch_size
+
+    def fit(self, X: Any, y: Any) -> InstructedClassifier:  # noqa: N803 (scikit-learn's name)
+        """Embed the categories and their examples.
+
+        Args:
+            X: n texts: a list, an array, a column of a table.
+            y: Category of each text, n values.
+
+        Returns:
+            The classifier itself.
+
+        Raises:
+            InputError: When X is not a list of strings, or y has another length or only one category.
+        """
+        texts = _check_texts(X)
+        labels = np.asarray(check_list("y", y))
+        if len(labels) != len(texts):
+            raise InputError(f"X has {len(texts)} texts but y has {len(labels)} labels: give one label per text.")
+        self.classes_, owners = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError("y has only one category. Give examples of at least two.")
+        names = [str(name) for name in self.classes_] if self.use_names else []
+        vectors = self._embed(names + texts)
+        no_names = np.zeros((len(self.classes_), vectors.shape[1]), dtype=np.float32)
+        self.category_vectors_ = add_examples(vectors[: len(names)] if names else no_names, vectors[len(names) :], owners)
+        return self
+
+    def decision_function(self, X: Any) -> Vectors:  # noqa: N803 (scikit-learn's name)
+        """Compute the cosine of each text and category.
+
+        Args:
+            X: n texts: a list, an array, a column of a table.
+
+        Returns:
+            float32, shape (n, k); for two categories the difference, shape (n,), as scikit-learn's classifiers do.
+
+        Raises:
+            InputError: When X is not a list of strings.
+        """
+        scores = self._score(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: Any) -> Vectors:  # noqa: N803 (scikit-learn's name)
+        """Compute the probability of each category.
+
+        Args:
+            X: n texts: a list, an array, a column of a table.
+
+        Returns:
+            float32, shape (n, k); each row sums to 1.
+
+        Raises:
+            InputError: When X is not a list of strings.
+        """
+        return compute_probabilities(self._score(X), self.temperature)
+
+    def predict(self, X: Any) -> Any:  # noqa: N803 (scikit-learn's name)
+        """Find the category of each text.
+
+        Args:
+            X: n texts: a list, an array, a column of a table.
+
+        Returns:
+            n labels.
+
+        Raises:
+            InputError: When X is not a list of strings.
+        """
+        return self.classes_[self._score(X).argmax(axis=1)]
+
+    def _score(self, values: Any) -> Vectors:
+        check_is_fitted(self)
+        return similarity(self._embed(_check_texts(values)), self.category_vectors_)
+
+    def _embed(self, texts: list[str]) -> Vectors:
+        model = load_shared(self.model, self.cache)
+        options: dict[str, Any] = {"batch_size": self.batch_size, "show_progress_bar": False}
+        vectors: Vectors = normalize_vectors(model.encode(texts, self.instruction, **options))
+        return vectors
+
+    def __sklearn_tags__(self) -> Any:
+        """Describe a classifier of one column of strings."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
         return tags
 
 

@@ -115,6 +115,35 @@ class ClustersRequest(BaseModel):
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
 
 
+class CategoryFields(BaseModel):
+    """A category as an object."""
+
+    model_config = _make_config(name="damage", description="The item arrived broken.")
+
+    name: str
+    description: str = Field(default="", description="What the category means; default: its name.")
+
+
+class ClassifyRequest(BaseModel):
+    """A request to classify texts into categories."""
+
+    model_config = _make_config(
+        model="mini",
+        input=["It came three weeks late.", "The lamp was broken."],
+        instruction="What is the complaint about?",
+        categories=["late delivery", {"name": "damage", "description": "The item arrived broken."}],
+        examples={"damage": ["The box was crushed."]},
+    )
+
+    model: ModelName = None
+    input: str | Texts
+    instruction: str | None = Field(default=None, description="The question whose answers the categories are.")
+    categories: Annotated[list[str | CategoryFields], Field(fail_fast=True, description="At least two names, or objects.")]
+    examples: dict[str, Texts] | None = Field(default=None, description="Example texts by category, about five each.")
+    min_score: float | None = Field(default=None, ge=-1, le=1, description="Minimum cosine; below it a text is in no category.")
+    top_n: int = Field(default=1, ge=1, description="Maximum number of categories per text.")
+
+
 class Usage(BaseModel):
     """Number of tokens processed, including prompts."""
 
@@ -178,6 +207,31 @@ class Answers(BaseModel):
     object: Literal["list"]
     model: str
     data: list[TextAnswers]
+    usage: Usage
+
+
+class CategoryScore(BaseModel):
+    """A category of a text, its cosine, and a probability that is not calibrated."""
+
+    category: str
+    score: float
+    probability: float
+
+
+class TextCategories(BaseModel):
+    """The categories of an input, the best first."""
+
+    index: int
+    category: str | None = Field(description="The best category; null if its cosine is below min_score.")
+    scores: list[CategoryScore]
+
+
+class Categories(BaseModel):
+    """Categories in the order of the input."""
+
+    object: Literal["list"]
+    model: str
+    data: list[TextCategories]
     usage: Usage
 
 

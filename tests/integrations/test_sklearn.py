@@ -10,10 +10,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
-from inbedder import InBedder
+from inbedder import InBedder, classify
 from inbedder.errors import InputError
 from inbedder.integrations.shared_models import load_shared
-from inbedder.integrations.sklearn import InstructedVectorizer
+from inbedder.integrations.sklearn import InstructedClassifier, InstructedVectorizer
 
 TEXTS = ["The battery died", "Great price", "The box was crushed", "Nobody answered"] * 3
 LABELS = ["product", "price", "delivery", "service"] * 3
@@ -112,3 +112,40 @@ def test_a_grid_search_encodes_each_text_once_per_instruction(name, tmp_path, mo
 def test_anything_but_a_list_of_texts_is_refused(name, bad):
     with pytest.raises(InputError, match="X"):
         InstructedVectorizer(QUESTION, name).fit(bad)
+
+
+def test_a_classifier_agrees_with_classify(name):
+    examples = {"service": ["Nobody answered", "They hung up"], "price": ["Too dear"]}
+    rows = [(text, label) for label, texts in examples.items() for text in texts]
+    classifier = InstructedClassifier(QUESTION, name).fit(*zip(*rows, strict=True))
+    expected = classify(TEXTS, QUESTION, ["price", "service"], examples, load_shared(name))
+    assert classifier.predict(TEXTS).tolist() == expected.names
+    np.testing.assert_allclose(classifier.predict_proba(TEXTS), expected.probabilities, atol=1e-4)
+    np.testing.assert_allclose(classifier.decision_function(TEXTS), expected.scores[:, 1] - expected.scores[:, 0], atol=1e-5)
+    assert classifier.score(TEXTS, expected.names) == 1
+
+
+def test_a_classifier_without_names_knows_only_its_examples(name):
+    classifier = InstructedClassifier(QUESTION, name, use_names=False).fit(TEXTS[:4], [0, 1, 2, 3])
+    assert classifier.predict(TEXTS[:4]).tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(classifier.category_vectors_, classifier._embed(TEXTS[:4]), atol=1e-5)
+
+
+def test_a_grid_search_chooses_the_question_of_a_classifier(name, tmp_path):
+    classifier = InstructedClassifier(model=name, cache=str(tmp_path))
+    search = GridSearchCV(classifier, {"instruction": [QUESTION, "@topic"]}, cv=3).fit(TEXTS, LABELS)
+    assert search.best_score_ > 0.9
+    assert clone(search.best_estimator_).get_params()["cache"] == str(tmp_path)
+
+
+@pytest.mark.parametrize("check", NUMBERLESS_CHECKS)
+def test_a_classifier_passes_scikit_learns_checks(name, check):
+    getattr(estimator_checks, check)("InstructedClassifier", InstructedClassifier(QUESTION, name))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"), [(["a"] * 12, "only one category"), (["a", "b"], "12 texts but y has 2"), (None, "y")]
+)
+def test_a_classifier_refuses_labels_that_do_not_fit(name, labels, message):
+    with pytest.raises(InputError, match=message):
+        InstructedClassifier(QUESTION, name).fit(TEXTS, labels)

@@ -22,6 +22,7 @@ BODIES = {
     "/v2/embed": {"texts": ["a", "b"], "input_type": "clustering"},
     "/v1/answers": {"input": ["a", "b"], "instruction": "What?"},
     "/v1/clusters": {"texts": ["a", "b"], "k": 2},
+    "/v1/classify": {"input": ["a", "b"], "instruction": "What?", "categories": ["c", "d"]},
 }
 """A valid body of each POST route."""
 TEXT_FIELDS = {
@@ -30,6 +31,7 @@ TEXT_FIELDS = {
     "/v2/embed": "texts",
     "/v1/answers": "input",
     "/v1/clusters": "texts",
+    "/v1/classify": "input",
 }
 
 

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from inbedder import InBedder
 from inbedder.server import request_body
 from inbedder.server.request_body import MAX_FIELDS, BodyParser, parse_fields
-from inbedder.server.schemas import AnswersRequest, ClustersRequest, CohereRequest, EmbeddingsRequest, RerankRequest
+from inbedder.server.schemas import (
+    AnswersRequest,
+    ClassifyRequest,
+    ClustersRequest,
+    CohereRequest,
+    EmbeddingsRequest,
+    RerankRequest,
+)
 from inbedder.server.settings import Settings
 from tests.server.test_middleware import BODIES
 
@@ -28,6 +35,8 @@ LISTS = [
     ("/v1/clusters", ClustersRequest, "texts"),
     ("/v1/clusters", ClustersRequest, "ids"),
     ("/v1/clusters", ClustersRequest, "instructions"),
+    ("/v1/classify", ClassifyRequest, "input"),
+    ("/v1/classify", ClassifyRequest, "categories"),
 ]
 """Every list of every request."""
 HEADERS = {"Content-Type": "application/json"}

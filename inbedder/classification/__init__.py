@@ -1,0 +1,1 @@
+"""Classification of texts into categories that the user names, without training."""

@@ -1,0 +1,45 @@
+"""The categories of texts as groups, for the report, cross tables and timelines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from inbedder.grouping.describe_groups import GroupedRows, answer_rows, describe_groups
+from inbedder.grouping.provenance import Provenance
+
+if TYPE_CHECKING:
+    from inbedder.classification.category_result import Classification
+    from inbedder.embedder import InBedder
+    from inbedder.grouping.result import ClusterResult
+
+
+def make_category_groups(classification: Classification, model: InBedder, **options: Any) -> ClusterResult:
+    """Make a grouping whose groups are the categories that have texts.
+
+    Args:
+        classification: The categories of n texts.
+        model: The model that classified them.
+        **options: Keyword arguments of ``InBedder.answer``.
+
+    Returns:
+        The grouping, the largest category first; texts in none of the categories form the last group.
+    """
+    chosen, texts, question = classification.labels, classification.texts, classification.instruction
+    numbers, sizes = np.unique(chosen[chosen >= 0], return_counts=True)
+    order = numbers[np.argsort(-sizes, kind="stable")].tolist()
+    has_others = bool((chosen < 0).any())
+    rank = np.full(len(classification.categories) + 1, len(order), dtype=np.int64)  # the last entry is for -1
+    rank[order] = np.arange(len(order))
+    names = [classification.categories[number].name for number in order]
+    answers = answer_rows(model, texts, question, np.arange(len(texts)), options)
+    return describe_groups(
+        model,
+        question,
+        GroupedRows(texts, classification.embeddings, rank[chosen], answers),
+        [*names, ""] if has_others else names,
+        left_out=len(order) if has_others else None,
+        provenance=Provenance(model.spec, question),
+        index=classification.index,
+    )

@@ -1,0 +1,151 @@
+"""The result of ``classify``: a category for each text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from inbedder.arguments import check_integer
+from inbedder.classification.category_scores import DEFAULT_TEMPERATURE, compute_probabilities
+from inbedder.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from inbedder.classification.categories import Category
+    from inbedder.grouping.partition import Labels
+    from inbedder.vectors import Vectors
+
+NO_CATEGORY = "none of these"
+"""Name of the category of texts that fit none."""
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """How well the categories of labelled rows were found."""
+
+    count: int
+    """Number of rows with a known category."""
+    accuracy: float
+    """Share of these rows whose category was found, 0 to 1; NaN without such rows."""
+
+    @classmethod
+    def of(cls, known_labels: Labels, labels: Labels) -> LabelledRows:
+        """Compare labels with known ones, which are -1 where unknown."""
+        is_known = known_labels >= 0
+        accuracy = float((labels[is_known] == known_labels[is_known]).mean()) if is_known.any() else float("nan")
+        return cls(int(is_known.sum()), accuracy)
+
+
+@dataclass(frozen=True, eq=False)
+class Classification:
+    """Texts in categories.
+
+    Example:
+        >>> from inbedder import classify
+        >>> result = classify(["The box was crushed."], "What is the complaint about?", ["late delivery", "damaged item"])
+        >>> result.scores.shape, sorted(result.rows()[0])
+        ((1, 2), ['category', 'probability', 'score'])
+    """
+
+    instruction: str | None
+    """The question, or None."""
+    texts: list[str]
+    """n texts."""
+    categories: list[Category]
+    """k categories."""
+    labels: Labels
+    """Category of each text, int64, shape (n,), 0 .. k-1; -1 for a text in none of them."""
+    scores: Vectors
+    """Cosine of each text and category, float32, shape (n, k)."""
+    embeddings: Vectors
+    """Vectors of the texts, float32, shape (n, d), as the model returned them."""
+    temperature: float | None = None
+    """Temperature of the probabilities, fitted on labelled rows; None for the default without such rows."""
+    min_score: float | None = None
+    """Minimum cosine of a text in a category; None if every text is in one."""
+    agreement: LabelledRows | None = None
+    """How well the labelled rows were classified; None without labels."""
+    index: Any = None
+    """Index of the texts if they were a pandas column; None otherwise."""
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name!r}: {count}" for name, count in self.counts().items())
+        return f"Classification({self.instruction!r}, {len(self.texts)} texts, {{{counts}}})"
+
+    @cached_property
+    def probabilities(self) -> Vectors:
+        """Probability of each category, float32, shape (n, k); a frequency only if the temperature was fitted."""
+        return compute_probabilities(self.scores, self.temperature or DEFAULT_TEMPERATURE)
+
+    @property
+    def names(self) -> list[str]:
+        """Name of the category of each text, n strings; "none of these" for a text in none."""
+        names = [*(category.name for category in self.categories), NO_CATEGORY]
+        return [names[label] for label in self.labels.tolist()]
+
+    def counts(self) -> dict[str, int]:
+        """Count the texts of each category, in the order of the categories.
+
+        Returns:
+            Counts by name; that of "none of these" is the last if a text may be in none.
+        """
+        counts = {category.name: int((self.labels == number).sum()) for number, category in enumerate(self.categories)}
+        return counts if self.min_score is None else {**counts, NO_CATEGORY: int((self.labels < 0).sum())}
+
+    def rows(self, top: int = 1) -> list[dict[str, Any]]:
+        """Return one table row per text.
+
+        Args:
+            top: Number of categories per text.
+
+        Returns:
+            n rows of category, score (its cosine) and probability; with ``top`` above 1 also category_2, score_2, ... of the
+            next best. A text in none of the categories has "none of these", and its best category follows as the second.
+
+        Raises:
+            InputError: If ``top`` is not from 1 to the number of categories.
+        """
+        top = check_integer("top", top, 1, len(self.categories))
+        order = np.argsort(-self.scores, axis=1, kind="stable")[:, :top].tolist()
+        return [self._make_row(row, best) for row, best in enumerate(order)]
+
+    def _make_row(self, row: int, best: list[int]) -> dict[str, Any]:
+        entries = [
+            (
+                self.categories[number].name,
+                round(float(self.scores[row, number]), 4),
+                round(float(self.probabilities[row, number]), 4),
+            )
+            for number in best
+        ]
+        if self.labels[row] < 0:
+            entries = [(NO_CATEGORY, entries[0][1], None), *entries][: len(best)]
+        columns = ("category", "score", "probability")
+        return {
+            f"{column}_{place}" if place > 1 else column: value
+            for place, entry in enumerate(entries, 1)
+            for column, value in zip(columns, entry, strict=True)
+        }
+
+    def to_frame(self, top: int = 1) -> pd.DataFrame:
+        """Return the texts and rows as a data frame.
+
+        Args:
+            top: Number of categories per text.
+
+        Returns:
+            Columns text, category, score and probability (see ``rows``); texts from a pandas column keep its index.
+
+        Raises:
+            InputError: If ``top`` is not from 1 to the number of categories.
+            MissingExtraError: If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtraError("pandas", "mini") from error
+        return pd.DataFrame([{"text": text, **row} for text, row in zip(self.texts, self.rows(top), strict=True)], self.index)

@@ -1,0 +1,157 @@
+"""``classify``: the category whose vector is nearest to the vector of a text's answer.
+
+A category's vector is that of its name or description, read like a text under the same question. If the category has examples,
+their mean vector is added. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.arguments import check_finite_number, check_list, check_vectors
+from inbedder.classification.categories import Category, parse_categories
+from inbedder.classification.category_result import Classification, LabelledRows
+from inbedder.classification.category_scores import choose_categories, find_min_score, fit_temperature
+from inbedder.embedder import InBedder
+from inbedder.encoding.language_check import warn_of_unreadable
+from inbedder.errors import InputError, format_names
+from inbedder.grouping.partition import Labels
+from inbedder.io.cell_values import is_blank
+from inbedder.prompting.templates import check_texts
+from inbedder.vectors import Vectors, normalize_vectors, similarity
+
+MIN_CALIBRATION_ROWS = 20
+"""Minimum number of labelled rows to fit a temperature."""
+
+
+def classify(
+    texts: Sequence[str],
+    instruction: str | None,
+    categories: Sequence[str | Category] | Mapping[str, str | Sequence[str]],
+    examples: Mapping[str, Sequence[str]] | None = None,
+    model: InBedder | str | None = None,
+    *,
+    min_score: float | str | None = None,
+    labels: Sequence[Any] | None = None,
+    embeddings: Vectors | None = None,
+    batch_size: int = 32,
+    show_progress_bar: bool | None = None,
+) -> Classification:
+    """Classify texts into categories by a model's answers to an instruction, without training.
+
+    Args:
+        texts: n texts, at least one.
+        instruction: The question whose answers the categories are; None compares general-purpose vectors.
+        categories: Names; or a mapping from each name to a description or to example texts.
+        examples: Example texts by name of the category, about five each.
+        model: An ``InBedder``, the name of a model, or None for the bundled default.
+        min_score: Cosine below which a text is in none of the categories: a number, or "auto" to set it by the corpus
+            (``find_min_score``). None chooses a category for every text.
+        labels: Known category of each text, n values, blank where unknown. Twenty or more calibrate the probabilities.
+        embeddings: Vectors of the texts under the instruction, shape (n, d), if you already have them.
+        batch_size: Batch size.
+        show_progress_bar: None shows a progress bar for long work in a terminal.
+
+    Returns:
+        The category, cosines and probabilities of each text.
+
+    Raises:
+        InputError: If there is no text, there are fewer than two categories, or a label is not a category.
+
+    Example:
+        >>> from inbedder import classify
+        >>> texts = ["It came three weeks late.", "The box was crushed."]
+        >>> classify(texts, "What is the complaint about?", ["late delivery", "damaged item"]).names
+        ['late delivery', 'damaged item']
+    """
+    rows = check_texts(texts, None)[0]
+    if not rows:
+        raise InputError("There is no text to classify.")
+    parsed = parse_categories(categories, examples)
+    if min_score not in (None, "auto"):
+        min_score = check_finite_number("min_score", min_score)
+    known_labels = None if labels is None else _parse_labels(labels, parsed, len(rows))
+    if embeddings is not None:
+        embeddings = check_vectors("embeddings", embeddings, rows)
+    embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
+    options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+    if embeddings is None:
+        warn_of_unreadable(rows, embedder)
+        embeddings = embedder.encode(rows, instruction, **options)
+    scores = similarity(embeddings, embed_categories(embedder, parsed, instruction, **options))
+    threshold = find_min_score(scores) if min_score == "auto" else min_score
+    category_labels = choose_categories(scores, threshold)
+    return Classification(
+        instruction=instruction,
+        texts=rows,
+        categories=parsed,
+        labels=category_labels,
+        scores=scores,
+        embeddings=embeddings,
+        temperature=None if known_labels is None else _calibrate(scores, known_labels),
+        min_score=threshold,
+        agreement=None if known_labels is None else LabelledRows.of(known_labels, category_labels),
+        index=texts.index if hasattr(texts, "iloc") else None,
+    )
+
+
+def _calibrate(scores: Vectors, known_labels: Labels) -> float | None:
+    """Fit the temperature on the labelled rows, -1 being no label; None if there are too few."""
+    is_known = known_labels >= 0
+    return fit_temperature(scores[is_known], known_labels[is_known]) if is_known.sum() >= MIN_CALIBRATION_ROWS else None
+
+
+def embed_categories(embedder: InBedder, categories: Sequence[Category], instruction: str | None, **options: Any) -> Vectors:
+    """Embed categories.
+
+    Args:
+        embedder: The model.
+        categories: k categories.
+        instruction: The question, or None.
+        **options: Keyword arguments of ``InBedder.encode``.
+
+    Returns:
+        float32, shape (k, d), of length 1.
+    """
+    meanings = [category.meaning for category in categories]
+    texts = meanings + [text for category in categories for text in category.examples]
+    vectors = normalize_vectors(embedder.encode(texts, instruction, **options))
+    owners = np.repeat(np.arange(len(categories)), [len(category.examples) for category in categories])
+    return add_examples(vectors[: len(categories)], vectors[len(categories) :], owners)
+
+
+def add_examples(category_vectors: Vectors, example_vectors: Vectors, owners: NDArray[np.integer]) -> Vectors:
+    """Add the mean vector of its examples to each category's vector.
+
+    Args:
+        category_vectors: Vectors of names or descriptions, of length 1, shape (k, d).
+        example_vectors: Vectors of the examples, of length 1, shape (m, d).
+        owners: Category of each example, shape (m,).
+
+    Returns:
+        float32, shape (k, d), of length 1.
+    """
+    combined = category_vectors.copy()
+    for number in np.unique(owners):
+        combined[number] += normalize_vectors(example_vectors[owners == number].mean(axis=0, keepdims=True))[0]
+    sums: Vectors = normalize_vectors(combined)
+    return sums
+
+
+def _parse_labels(labels: Sequence[Any], categories: Sequence[Category], count: int) -> Labels:
+    """Find the category of each label, -1 for blanks: int64, shape (n,)."""
+    values = check_list("labels", labels)
+    if len(values) != count:
+        raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")
+    numbers = {category.name.casefold(): number for number, category in enumerate(categories)}
+    names = [None if is_blank(value) else str(value).strip().casefold() for value in values]
+    if unknown := sorted(
+        {str(value) for value, name in zip(values, names, strict=True) if name not in numbers and name is not None}
+    ):
+        known = format_names([category.name for category in categories])
+        raise InputError(f"The labels {format_names(unknown)} are no categories. The categories are: {known}.")
+    return np.array([-1 if name is None else numbers[name] for name in names], dtype=np.int64)

@@ -1,0 +1,154 @@
+"""The command ``inbedder classify``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from inbedder.cli.crosstab_tables import By, CrossTabulation, DateFormat, Every, Over
+from inbedder.cli.deferred_errors import DeferredErrors
+from inbedder.cli.inputs import load_embedder, read_texts
+from inbedder.cli.model_options import with_model_options
+from inbedder.cli.shared_options import (
+    BatchSize,
+    Delimiter,
+    GuardCells,
+    Input,
+    Instruction,
+    Model,
+    SkipBad,
+    TextColumn,
+    check_outputs,
+    print_message,
+)
+
+if TYPE_CHECKING:
+    from inbedder.classification.categories import Category
+    from inbedder.classification.category_result import Classification
+
+CATEGORY_FILES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".txt")
+Into = Annotated[
+    list[str],
+    typer.Option(
+        "--into",
+        metavar="CATEGORY|FILE",
+        help="A category, or a file of categories: a table with a column category and, if you like, description and example "
+        "(a row per example), or a .txt with a category per line; repeatable.",
+    ),
+]
+Outputs = Annotated[
+    list[Path],
+    typer.Option(
+        "-o",
+        "--output",
+        help="Your table with the categories (.csv .tsv .jsonl .json .parquet .xlsx), or a .html report; repeatable.",
+    ),
+]
+WithOther = Annotated[bool, typer.Option("--other", help='Allow "none of these": texts that fit every category badly.')]
+MinScore = Annotated[
+    float | None,
+    typer.Option(min=-1, max=1, help="Minimum score (cosine) of a text in a category; default of --other: set by the corpus."),
+]
+Top = Annotated[int, typer.Option(min=1, help="Number of categories per text.")]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(help="Column of known categories, blank where unknown: calibrates the probabilities and measures the accuracy."),
+]
+
+
+@with_model_options
+def classify(
+    source: Input,
+    into: Into,
+    instruction: Instruction = None,
+    output: Outputs = [Path("classified.csv")],  # noqa: B006 - typer copies defaults
+    with_other: WithOther = False,
+    min_score: MinScore = None,
+    top: Top = 1,
+    label_column: LabelColumn = None,
+    text_column: TextColumn = None,
+    model: Model = "mini",
+    by: By = None,
+    over: Over = None,
+    every: Every = "auto",
+    date_format: DateFormat = None,
+    delimiter: Delimiter = None,
+    skip_bad: SkipBad = False,
+    guard_cells: GuardCells = True,
+    batch_size: BatchSize = 32,
+    model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
+) -> None:
+    """Classify texts into your own categories, without training."""
+    check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
+    categories = _parse_into(into)
+    if top > len(categories):
+        raise typer.BadParameter(f"there are {len(categories)} categories.", param_hint="--top")
+    table = read_texts(source, text_column, skip_bad, delimiter)
+    labels = None if label_column is None else table.column(label_column)
+    cross_tabulation = CrossTabulation(table, by or [], over, every, date_format)
+    embedder = load_embedder(model, **model_options)
+    from inbedder.classification.classifier import classify as classify_texts
+
+    threshold = "auto" if with_other and min_score is None else min_score
+    options = dict[str, Any](min_score=threshold, labels=labels, batch_size=batch_size)
+    result = classify_texts(table.texts, instruction, categories, model=embedder, **options)
+    _print_categories(result)
+    pages = [path for path in output if path.suffix.lower() == ".html"]
+    groupings = []
+    if pages or by or over:
+        from inbedder.classification.category_groups import make_category_groups
+
+        groupings = [make_category_groups(result, embedder, batch_size=batch_size)]
+        cross_tabulation.compute(groupings)
+        cross_tabulation.print_tables()
+    failures = DeferredErrors()
+    for path in output:
+        with failures.collect(path):
+            if path in pages:
+                from inbedder.grouping.report.page import save_report
+
+                tables, timelines = cross_tabulation.tables, cross_tabulation.timelines
+                save_report(groupings, path, cross_tables=tables, timelines=timelines, numbers=table.rows)
+            else:
+                from inbedder.io.outputs import write_records
+
+                rows = result.rows(top)
+                columns = {name: [row[name] for row in rows] for name in rows[0]}
+                write_records(table.with_columns(columns), path, guard_cells=guard_cells)
+            print_message(f"Written: {path}")
+    failures.raise_all()
+
+
+def _parse_into(values: Sequence[str]) -> list[Category]:
+    """Read the categories of all files and names."""
+    from inbedder.classification.categories import Category, parse_categories, read_categories
+    from inbedder.errors import InputError
+
+    categories: list[Category] = []
+    for value in values:
+        is_file = Path(value).suffix.lower() in CATEGORY_FILES
+        categories += read_categories(Path(value).expanduser()) if is_file else [Category(value)]
+    try:
+        return parse_categories(categories)
+    except InputError as error:
+        raise typer.BadParameter(str(error), param_hint="--into") from error
+
+
+def _print_categories(result: Classification) -> None:
+    """Print the number of texts in each category, and what the labelled rows say."""
+    print_message(result.instruction or "(no question)")
+    print_message("    texts  category")
+    for name, count in result.counts().items():
+        print_message(f"  {count:7d}  {name}")
+    if result.min_score is not None:
+        print_message(f"  A text whose best score is below {result.min_score:.2f} is in none of the categories.")
+    if result.agreement is not None and result.agreement.count:
+        count, accuracy = result.agreement.count, result.agreement.accuracy
+        print_message(f"  {accuracy:.0%} of {count} labelled texts are in their known category.")
+    if result.temperature is None:
+        print_message(
+            "  The probabilities are not calibrated. Give 20 or more known categories (--label-column) to calibrate them."
+        )

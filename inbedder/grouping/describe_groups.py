@@ -1,0 +1,103 @@
+"""The description of groups: answers, keywords, examples and names of texts whose groups are known."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.errors import TextCutWarning
+from inbedder.grouping.explain import compute_mean_differences, find_central_texts, find_keywords
+from inbedder.grouping.naming import collect_contents, name_groups
+from inbedder.grouping.provenance import NO_INSTRUCTION
+from inbedder.grouping.result import ClusterResult
+
+if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
+    from inbedder.grouping.namers import Namer
+    from inbedder.grouping.partition import Labels
+    from inbedder.vectors import Vectors
+
+logger = logging.getLogger(__name__)
+
+
+class GroupedRows(NamedTuple):
+    """n texts in k groups."""
+
+    texts: list[str]
+    """n texts."""
+    vectors: Vectors
+    """Vectors of the texts under the question, shape (n, d)."""
+    labels: Labels
+    """Group of each text, shape (n,), 0 .. k-1; every group has a text."""
+    answers: list[str]
+    """n answers; empty if the model does not answer."""
+
+
+def describe_groups(
+    embedder: InBedder, question: str | None, rows: GroupedRows, namer: Namer | Sequence[str], **fields: Any
+) -> ClusterResult:
+    """Describe groups by their answers, or by the words of their texts if there are no answers.
+
+    Args:
+        embedder: The model that made vectors and answers.
+        question: The question, or None for general-purpose vectors.
+        rows: The texts in their groups.
+        namer: How the groups are named, or their k names.
+        **fields: Further fields of the result, such as ``provenance``.
+
+    Returns:
+        The grouping with keywords, examples, head words and names.
+
+    Raises:
+        InputError: If the namer does not return a list of k strings.
+    """
+    texts, vectors, labels, answers = rows
+    answered = question is not None and embedder.backbone.answers
+    words = find_keywords(answers, labels) if answered else find_keywords(texts, labels, weighting="standing-out")
+    titles = name_groups(namer, collect_contents(texts, answers, vectors, labels, words)) if callable(namer) else list(namer)
+    return ClusterResult(
+        instruction=NO_INSTRUCTION if question is None else question,
+        texts=texts,
+        labels=labels,
+        keywords=words,
+        examples=[[texts[i] for i in central_rows] for central_rows in find_central_texts(texts, vectors, labels)],
+        answers=answers,
+        embeddings=vectors,
+        head_words=embedder.nearest_words(compute_mean_differences(vectors, labels), top=8) if answered else [[]] * len(words),
+        titles=titles,
+        **fields,
+    )
+
+
+def answer_rows(
+    embedder: InBedder, rows: Sequence[str], instruction: str | None, row_ids: NDArray[np.intp], options: dict[str, Any]
+) -> list[str]:
+    """Answer the question for some rows.
+
+    Args:
+        embedder: The model.
+        rows: n texts.
+        instruction: The question, or None.
+        row_ids: Positions of the texts to answer.
+        options: Keyword arguments of ``InBedder.answer``.
+
+    Returns:
+        n answers; those of all other rows are empty, as are those without a question or an answering model.
+    """
+    answers = [""] * len(rows)
+    if instruction is None:
+        return answers
+    if not embedder.backbone.answers:
+        logger.info("The model does not answer, so groups are named by the words of their texts.")
+        return answers
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TextCutWarning)  # encode has warned already
+        new_answers = embedder.answer([rows[i] for i in row_ids], instruction, **options)
+    for row, answer in zip(row_ids.tolist(), new_answers, strict=True):
+        answers[row] = str(answer)
+    return answers

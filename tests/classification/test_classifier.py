@@ -1,0 +1,106 @@
+import numpy as np
+import pandas
+import pytest
+
+from inbedder import InBedder, classify
+from inbedder.classification.category_groups import make_category_groups
+from inbedder.classification.classifier import add_examples
+from inbedder.errors import InputError
+from inbedder.vectors import normalize_vectors
+from tests.conftest import TEXTS
+
+QUESTION = "What?"
+NAMES = ["cats", "late parcels", "weather"]
+
+
+@pytest.fixture(scope="module")
+def model(make_model):
+    return InBedder(make_model("bert"))
+
+
+def test_a_text_is_in_the_category_with_the_nearest_vector(model):
+    result = classify(TEXTS, QUESTION, NAMES, model=model)
+    scores = InBedder.similarity(model.encode(TEXTS, QUESTION), model.encode(NAMES, QUESTION))
+    np.testing.assert_allclose(result.scores, scores, atol=1e-6)
+    assert result.names == [NAMES[number] for number in scores.argmax(axis=1)]
+    assert sum(result.counts().values()) == len(TEXTS)
+    given = classify(TEXTS, QUESTION, NAMES, model=model, embeddings=model.encode(TEXTS, QUESTION))
+    np.testing.assert_allclose(given.scores, scores, atol=1e-6)
+
+
+def test_descriptions_replace_names_and_examples_are_added(model):
+    described = classify(TEXTS, QUESTION, {"a": NAMES[0], "b": NAMES[1], "c": NAMES[2]}, model=model)
+    np.testing.assert_allclose(described.scores, classify(TEXTS, QUESTION, NAMES, model=model).scores, atol=1e-6)
+    result = classify(TEXTS, QUESTION, NAMES, {"cats": ["a cat", "two cats"]}, model)
+    names, examples = (normalize_vectors(model.encode(texts, QUESTION)) for texts in (NAMES, ["a cat", "two cats"]))
+    names[0] = normalize_vectors(names[:1] + normalize_vectors(examples.mean(axis=0, keepdims=True)))[0]
+    np.testing.assert_allclose(result.scores, InBedder.similarity(model.encode(TEXTS, QUESTION), names), atol=1e-6)
+
+
+def test_categories_without_examples_keep_their_vectors():
+    vectors = np.eye(3, dtype=np.float32)
+    added = add_examples(vectors, vectors[1:2], np.array([0]))
+    np.testing.assert_allclose(added, [[0.5**0.5, 0.5**0.5, 0], [0, 1, 0], [0, 0, 1]], atol=1e-6)
+
+
+def test_texts_below_the_minimum_score_are_none_of_these(model):
+    result = classify(TEXTS, QUESTION, NAMES, model=model, min_score=1.0)
+    assert result.names == ["none of these"] * len(TEXTS)
+    assert result.counts() == {**dict.fromkeys(NAMES, 0), "none of these": len(TEXTS)}
+    row = result.rows(top=2)[0]
+    assert (row["category"], row["probability"], row["category_2"]) == ("none of these", None, NAMES[result.scores[0].argmax()])
+    auto = classify(TEXTS, QUESTION, NAMES, model=model, min_score="auto")
+    assert auto.min_score == pytest.approx(np.quantile(np.sort(auto.scores, axis=1)[:, -2], 0.25))
+
+
+def test_known_labels_calibrate_and_measure(model):
+    texts = [f"{text} {i}" for i in range(4) for text in TEXTS]
+    plain = classify(texts, QUESTION, NAMES, model=model)
+    labels = [name.upper() for name in plain.names[:-4]] + [None, float("nan"), "", " "]
+    result = classify(texts, QUESTION, NAMES, model=model, labels=labels)
+    assert (result.agreement.count, result.agreement.accuracy) == (len(texts) - 4, 1.0)
+    assert result.temperature == pytest.approx(0.005, rel=0.1)
+    assert plain.temperature is plain.agreement is None
+    few = classify(texts, QUESTION, NAMES, model=model, labels=[NAMES[0], *[""] * (len(texts) - 1)])
+    assert (few.temperature, few.agreement.count) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": ["dogs"] * len(TEXTS)}, "labels 'dogs' are no categories"),
+        ({"labels": ["cats"]}, "7 texts but 1 labels"),
+        ({"min_score": "most"}, "min_score"),
+        ({"min_score": float("nan")}, "min_score"),
+        ({"embeddings": np.zeros((2, 3))}, "embeddings"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(model, options, message):
+    with pytest.raises(InputError, match=message):
+        classify(TEXTS, QUESTION, NAMES, model=model, **options)
+
+
+def test_no_text_and_too_many_categories_per_text_are_refused(model):
+    with pytest.raises(InputError, match="no text to classify"):
+        classify([], QUESTION, NAMES, model=model)
+    with pytest.raises(InputError, match="top"):
+        classify(TEXTS, QUESTION, NAMES, model=model).rows(top=4)
+
+
+def test_a_frame_keeps_the_index_of_a_column(model):
+    texts = pandas.Series(TEXTS, index=[f"id {i}" for i in range(len(TEXTS))])
+    frame = classify(texts, QUESTION, NAMES, model=model).to_frame(top=3)
+    assert frame.index.tolist() == texts.index.tolist()
+    assert frame.columns.tolist()[:5] == ["text", "category", "score", "probability", "category_2"]
+    assert (frame["score"] >= frame["score_2"]).all()
+
+
+def test_categories_become_groups_for_the_report(model, tmp_path):
+    result = classify(TEXTS, QUESTION, NAMES, model=model, min_score="auto")
+    groups = make_category_groups(result, model)
+    assert [groups.names[label] for label in groups.labels] == [
+        "fits no group" if name == "none of these" else name for name in result.names
+    ]
+    assert groups.answers == model.answer(TEXTS, QUESTION)
+    groups.save_html(tmp_path / "page.html")
+    assert "late parcels" in (tmp_path / "page.html").read_text("utf-8")
