@@ -25,6 +25,7 @@ from inbedder.cli.search import app as index_app
 from inbedder.cli.search import search
 from inbedder.cli.serve import serve
 from inbedder.cli.shared_options import EscapingFormatter, is_debugging, print_message, with_expanded_paths
+from inbedder.cli.short_help import ShortHelpCommand, with_help_all
 from inbedder.cli.signals import INTERRUPTED, TERMINATED, handle_signals
 
 SUMMARY = "Instruction-following text embeddings: a text's vector is a language model's answer to your question about it."
@@ -68,23 +69,31 @@ def _set_global_options(
     """Take the options before the command."""
 
 
-_EXAMPLES: dict[Callable[..., None], str] = {
-    demo: "inbedder demo",
-    embed: 'inbedder embed reviews.csv -i "What is the topic?" -o vectors.npy',
-    answer: 'inbedder answer reviews.csv -i "What is the topic?"',
-    cluster: 'inbedder cluster reviews.csv -i "What is the topic?" -o report.html',
-    classify: 'inbedder classify reviews.csv -i "What is it about?" --into food --into service',
-    assign: "inbedder assign groups/ new_reviews.csv -o assigned.csv",
-    compare_wordings: 'inbedder compare-wordings reviews.csv -i "Topic?" -i "What topic?"',
-    cache: "inbedder cache info cache/",
-    serve: "inbedder serve --model mini --port 8765",
-    search: 'inbedder search index/ "flat battery" -i "What is the topic?"',
-    finetune: "inbedder finetune recipe.yaml --dry-run",
-    evaluate: "inbedder evaluate --model mini -o results.json",
+_EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
+    demo: ("inbedder demo",),
+    embed: ('inbedder embed reviews.csv -i "What is the topic?" -o vectors.npy',),
+    answer: ('inbedder answer reviews.csv -i "What is the topic?"',),
+    cluster: (
+        'inbedder cluster reviews.csv -i "What is the topic?" -o report.html',
+        "inbedder cluster reviews.csv -i @topic -i @emotion --by stars --over date",
+        "inbedder cluster reviews.csv -i @complaint -k 6 -o report.html -o groups.csv",
+    ),
+    classify: (
+        'inbedder classify reviews.csv -i "What is it about?" --into food --into service',
+        'inbedder classify reviews.csv -i "What is it about?" --into categories.csv --other',
+    ),
+    assign: ("inbedder assign groups/ new_reviews.csv -o assigned.csv",),
+    compare_wordings: ('inbedder compare-wordings reviews.csv -i "Topic?" -i "What topic?"',),
+    cache: ("inbedder cache info cache/",),
+    serve: ("inbedder serve --model mini --port 8765",),
+    search: ('inbedder search index/ "flat battery" -i "What is the topic?"',),
+    finetune: ("inbedder finetune recipe.yaml --dry-run",),
+    evaluate: ("inbedder evaluate --model mini -o results.json",),
 }
-"""An example of each command, in the order of ``inbedder --help``."""
-for _command, _example in _EXAMPLES.items():
-    app.command(epilog=f"Example: {_example}")(with_expanded_paths(_command))
+"""Examples of each command, in the order of ``inbedder --help``."""
+for _command, _examples in _EXAMPLES.items():
+    _heading = "Examples:\n\n" if len(_examples) > 1 else "Example: "
+    app.command(cls=ShortHelpCommand, epilog=_heading + "\n\n".join(_examples))(with_help_all(with_expanded_paths(_command)))
 app.add_typer(models_app, name="models")
 app.add_typer(index_app, name="index")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from inbedder.cli.cluster_output import Title, choose_title
 from inbedder.cli.crosstab_tables import By, CrossTabulation, DateFormat, Every, Over
 from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import load_embedder, read_texts
@@ -73,6 +74,7 @@ def classify(
     model: Model = "mini",
     by: By = None,
     over: Over = None,
+    title: Title = None,
     every: Every = "auto",
     date_format: DateFormat = None,
     delimiter: Delimiter = None,
@@ -111,7 +113,14 @@ def classify(
                 from inbedder.grouping.report.page import save_report
 
                 tables, timelines = cross_tabulation.tables, cross_tabulation.timelines
-                save_report(groupings, path, cross_tables=tables, timelines=timelines, numbers=table.rows)
+                save_report(
+                    groupings,
+                    path,
+                    title=choose_title(title, source),
+                    cross_tables=tables,
+                    timelines=timelines,
+                    numbers=table.rows,
+                )
             else:
                 from inbedder.io.outputs import write_records
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.assign import check_save_folders, save_groupings
-from inbedder.cli.cluster_output import write_groups
+from inbedder.cli.cluster_output import Title, choose_title, write_groups
 from inbedder.cli.crosstab_tables import By, CrossTabulation, DateFormat, Every, Over
 from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import embed_texts, load_embedder, read_texts
@@ -41,9 +41,7 @@ Outputs = Annotated[
     ),
 ]
 GROUPS = "Groups"
-LabelColumns = Annotated[
-    list[str] | None, typer.Option(help="Column of known labels to compare the groups with; repeatable.", rich_help_panel=GROUPS)
-]
+LabelColumns = Annotated[list[str] | None, typer.Option(help="Column of known labels to compare the groups with; repeatable.")]
 GroupCounts = Annotated[list[str], typer.Option("-k", help="Number of groups, or auto; repeat to set it per question.")]
 Method = Annotated[
     str, typer.Option(help="k-means, agglomerative (a tree) or hdbscan (some texts may fit no group).", rich_help_panel=GROUPS)
@@ -77,14 +75,15 @@ def cluster(
     text_column: TextColumn = None,
     model: Model = "mini",
     by: By = None,
+    over: Over = None,
     save: Save = None,
+    label_column: LabelColumns = None,
+    title: Title = None,
     method: Method = "k-means",
     min_size: MinSize = None,
     seed: Seed = 0,
     namer: Namer = "words",
     one_question: OneQuestion = False,
-    label_column: LabelColumns = None,
-    over: Over = None,
     every: Every = "auto",
     date_format: DateFormat = None,
     delimiter: Delimiter = None,
@@ -116,7 +115,7 @@ def cluster(
         print_message(f"{model} does not answer, so the groups are named by the words of their texts.")
     cross_tabulation.compute(results)
     failures = DeferredErrors()
-    write_groups(results, table, cross_tabulation, output, guard_cells, failures)
+    write_groups(results, table, cross_tabulation, output, failures, title=choose_title(title, source), guard_cells=guard_cells)
     cross_tabulation.print_tables()
     if save is not None:
         with failures.collect(save):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from inbedder.cli.shared_options import print_message
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from inbedder.grouping.result import ClusterResult
     from inbedder.io.tables import Table
 
+Title = Annotated[str | None, typer.Option(help="Title of the .html report; default: the name of the input.")]
 MAX_LABELS = 3
 """Maximum number of labels per group in the terminal."""
 
@@ -24,8 +27,10 @@ def write_groups(
     table: Table,
     cross_tabulation: CrossTabulation,
     output: Sequence[Path],
-    guard_cells: bool,
     failures: DeferredErrors,
+    *,
+    title: str,
+    guard_cells: bool,
 ) -> None:
     """Write reports and tables, and print the groups. A table is the input with the columns of ``make_group_columns``."""
     from inbedder.grouping.grouped_texts import make_group_columns
@@ -40,7 +45,8 @@ def write_groups(
         with failures.collect(path):
             if path in pages:
                 cross_tables, timelines = cross_tabulation.tables, cross_tabulation.timelines
-                save_report(results, path, cross_tables=cross_tables, timelines=timelines, numbers=table.rows)
+                tables_and_rows: dict[str, Any] = {"cross_tables": cross_tables, "timelines": timelines, "numbers": table.rows}
+                save_report(results, path, title=title, **tables_and_rows)
             else:
                 write_records(rows, path, guard_cells=guard_cells)
             written_paths.append(path)
@@ -49,6 +55,11 @@ def write_groups(
         print_message(f"{table.unparsed} unreadable rows are not in the written table.")
     if written_paths:
         print_message(f"Written: {', '.join(map(str, written_paths))}")
+
+
+def choose_title(title: str | None, source: str) -> str:
+    """Choose the title of a report: the user's, or else the name of the input."""
+    return title or ("Standard input" if source == "-" else Path(source).name)
 
 
 def _print_groups(results: Sequence[ClusterResult]) -> None:

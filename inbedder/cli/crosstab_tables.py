@@ -30,7 +30,7 @@ By = Annotated[
 ]
 Over = Annotated[
     str | None,
-    typer.Option("--over", help="Column of dates to show the groups over time.", rich_help_panel=TIME),
+    typer.Option("--over", help="Column of dates to show the groups over time."),
 ]
 Every = Annotated[str, typer.Option(help="Period of --over: day, week, month or auto.", rich_help_panel=TIME)]
 DateFormat = Annotated[

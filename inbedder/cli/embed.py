@@ -140,7 +140,11 @@ def answer(
     instruction: Instruction = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json, .parquet or .xlsx file; default: lines on stdout."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="Your table with the answers (.csv .tsv .jsonl .json .parquet .xlsx); default: lines on stdout.",
+        ),
     ] = None,
     text_column: TextColumn = None,
     model: Model = "mini",
@@ -171,7 +175,9 @@ def answer(
         for row_answers in answers:
             print_result("\t".join(" ".join(text.split()) for text in row_answers))
         return
-    from inbedder.io.outputs import write_answers
+    from inbedder.io.outputs import write_records
 
-    write_answers(output, answers, table.rows, table.texts, guard_cells=guard_cells)
+    names = ["answer"] if n == 1 else [f"answer_{number + 1}" for number in range(n)]
+    columns = dict(zip(names, zip(*answers, strict=True), strict=True))
+    write_records(table.with_columns(columns), output, guard_cells=guard_cells)
     print_message(f"{output}: answers to {len(answers)} texts.")

@@ -107,7 +107,7 @@ def make_timelines(
     if any(len(grouping.texts) != len(values) for grouping in groupings):
         raise InputError(f"{len(groupings[0].texts)} texts but {len(values)} dates: give one date or blank per text.")
     periods = make_calendar(parse_dates(values, date_format), every)
-    columns = Categories(title, periods.names, periods.period_of)
+    columns = Categories(title if periods.every == "day" else f"{periods.every} of {title}", periods.names, periods.period_of)
     tables = [count_pairs(categorize_groups(grouping), columns) for grouping in groupings]
     return [Timeline(table, periods, find_changes(table)) for table in tables]
 

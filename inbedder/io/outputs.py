@@ -184,25 +184,3 @@ def open_vector_writer(path: Path, count: int) -> Iterator[VectorWriter]:
     """
     with atomic_write(path) as temporary, closing(VectorWriter(temporary, count)) as writer:
         yield writer
-
-
-def write_answers(
-    path: Path, answers: Sequence[Sequence[str]], rows: Sequence[int], texts: Sequence[str], *, guard_cells: bool = True
-) -> None:
-    """Write the answers to each text, all of them or none: one in the column "answer", or several numbered from 1.
-
-    Args:
-        path: A file of a type that ``write_records`` writes.
-        answers: n lists of answers, all of one length.
-        rows: n row numbers.
-        texts: n texts.
-        guard_cells: Whether to put an apostrophe before texts that a spreadsheet would read as formulas.
-
-    Raises:
-        InputError: When the file cannot be written.
-    """
-    records: list[Record] = []
-    for row, text, row_answers in zip(rows, texts, answers, strict=True):
-        names = ["answer"] if len(row_answers) == 1 else [f"answer_{i + 1}" for i in range(len(row_answers))]
-        records.append({"row": row, "text": text, **dict(zip(names, row_answers, strict=True))})
-    write_records(records, path, guard_cells=guard_cells)

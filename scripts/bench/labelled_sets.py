@@ -95,12 +95,12 @@ def measure_sets(
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--machine", default="unnamed")
     options = parser.parse_args()
-    model, labelled = InBedder(cache=options.cache), []
+    model, results = InBedder(cache=options.cache), []
     for labelled in load_labelled_sets(options.data, limit):
-        labelled.append(measure(labelled, model))
-        print(json.dumps(labelled[-1]), flush=True)
+        results.append(measure(labelled, model))
+        print(json.dumps(results[-1]), flush=True)
     description = f"mini (revision {model.revision}), at most {limit} rows of each set"
-    return options.output, {"command": script.splitlines()[2], "description": description, "machine": options.machine}, labelled
+    return options.output, {"command": script.splitlines()[2], "description": description, "machine": options.machine}, results
 
 
 def write_results(path: Path, results: dict[str, Any]) -> None:

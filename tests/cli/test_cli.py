@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -91,7 +92,9 @@ def test_answer_prints_a_line_per_text_or_writes_a_table(folder, monkeypatch, ma
     arguments = ("-n", "2", "--temperature", "1", "-o", "a.jsonl", "--model", model)
     assert run(monkeypatch, "answer", "reviews.csv", "-i", "What?", *arguments) == 0
     rows = [json.loads(line) for line in (folder / "a.jsonl").read_text().splitlines()]
-    assert list(rows[0]) == ["row", "text", "answer_1", "answer_2"]
+    source = list(csv.DictReader((folder / "reviews.csv").open(encoding="utf-8")))
+    assert list(rows[0]) == [*source[0], "answer_1", "answer_2"]
+    assert [{name: row[name] for name in source[0]} for row in rows] == source
 
 
 def test_cluster_writes_page_and_table_for_several_instructions(folder, monkeypatch, make_model, capsys):
@@ -325,12 +328,30 @@ def test_a_model_that_does_not_answer_clusters_with_a_note(folder, monkeypatch, 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_has_one_line_and_an_example(command):
     assert len(command.help.splitlines()[0]) <= 60 and command.help.splitlines()[0].endswith(".")
-    assert command.epilog.startswith("Example: inbedder ") and len(command.epilog) <= 78
+    examples = [line for line in command.epilog.removeprefix("Example: ").split("\n\n") if line != "Examples:"]
+    assert examples and all(line.startswith("inbedder ") and len(line) <= 82 for line in examples)
 
 
-def test_help_of_cluster_shows_seven_options_first():
-    options = [
-        parameter for parameter in get_command(cli.app).commands["cluster"].params if parameter.param_type_name == "option"
+def test_help_of_cluster_shows_ten_options_three_examples_and_all_names(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run(monkeypatch, "cluster", "--help") == 0
+    short = capsys.readouterr().out
+    first = [
+        "--instruction",
+        "--output",
+        "-k",
+        "--text-column",
+        "--model",
+        "--by",
+        "--over",
+        "--save",
+        "--label-column",
+        "--title",
     ]
-    first_names = [option.opts[0] for option in options if option.rich_help_panel is None]
-    assert first_names == ["-i", "-o", "-k", "--text-column", "--model", "--by", "--save"]
+    assert re.findall(r"^│ \*? +(--?[a-z-]+)", short, re.MULTILINE) == [*first, "--help-all", "--help"]
+    assert short.count("inbedder cluster reviews.csv") == 3 and "@complaint" in short.split("Named instructions:")[1]
+    assert run(monkeypatch, "cluster", "--help-all") == 0
+    complete = capsys.readouterr().out
+    assert "--min-size" in complete and "--re-enc-n" in complete and "--min-size" not in short
+    assert run(monkeypatch, "cluster", "--help") == 0
+    assert capsys.readouterr().out == short

@@ -140,12 +140,11 @@ def test_texts_that_a_spreadsheet_would_run_are_guarded_by_default(folder, make_
     for command, options in (("answer", ()), ("cluster", ("-k", "2"))):
         assert invoke(command, "reviews.csv", *options, "-o", "out.csv", *model)[0] == 0
         rows = list(csv.DictReader(io.StringIO((folder / "out.csv").read_text())))
-        column = "text" if command == "answer" else "review"
-        assert [row[column] for row in rows][:2] == ["'=I love cats", "'-5 for late boxes"]
-        assert [row["row" if command == "answer" else "id"] for row in rows] == ["1", "2", "3", "4"]
+        assert [row["review"] for row in rows][:2] == ["'=I love cats", "'-5 for late boxes"]
+        assert [row["id"] for row in rows] == ["1", "2", "3", "4"]
         assert invoke(command, "reviews.csv", *options, "-o", "out.csv", "--no-guard-cells", *model)[0] == 0
         rows = list(csv.DictReader(io.StringIO((folder / "out.csv").read_text())))
-        assert [row[column] for row in rows][:2] == ["=I love cats", "-5 for late boxes"]
+        assert [row["review"] for row in rows][:2] == ["=I love cats", "-5 for late boxes"]
 
 
 def test_the_detected_text_column_is_printed(folder, make_model):

@@ -78,7 +78,7 @@ def test_nothing_changes_in_one_period_or_one_group(counts):
 def test_the_groups_of_several_questions_share_their_periods():
     days = [date(2024, 1, 1) + timedelta(days=7 * i) for i in range(8)]
     first, second = make_timelines([grouping([0, 1] * 4), grouping([0] * 7 + [1])], days, "week", title="sent")
-    assert first.calendar is second.calendar and first.table.columns.title == "sent"
+    assert first.calendar is second.calendar and first.table.columns.title == "week of sent"
     assert second.table.counts.tolist() == [[1] * 7 + [0], [0] * 7 + [1]]
     assert count_pairs(first.table.rows, first.table.columns).counts.tolist() == first.table.counts.tolist()
 

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.io.outputs import open_vector_writer, write_answers, write_records
+from inbedder.io.outputs import open_vector_writer, write_records
 from inbedder.io.tables import read_rows
 
 FULL_WIDTH = ["\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20sum"]
@@ -114,14 +114,6 @@ def test_dates_and_other_values_are_written(tmp_path, name, cells):
     assert str(second["mixed"]) == "7"
     assert str(second["more"]) == "True"
     assert first.get("more") == empty
-
-
-def test_answers_are_guarded_like_texts(tmp_path):
-    path = tmp_path / "t.csv"
-    write_answers(path, [["=a", "b"]], [1], ["-c"])
-    assert read_rows(str(path)) == [{"row": "1", "text": "'-c", "answer_1": "'=a", "answer_2": "b"}]
-    write_answers(path, [["=a"]], [1], ["-c"], guard_cells=False)
-    assert read_rows(str(path)) == [{"row": "1", "text": "-c", "answer": "=a"}]
 
 
 def test_vectors_are_written_through_a_link(tmp_path):

@@ -1,0 +1,74 @@
+"""Help in two lengths: ``--help`` shows the options that a person needs first, ``--help-all`` all of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+SHOWS_ALL = "inbedder.shows_all_options"
+"""Key of the context's ``meta``."""
+
+
+class ShortHelpCommand(TyperCommand):
+    """A command whose ``--help`` leaves out the options that have a panel of their own."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Format the help, short unless ``--help-all`` asks for all options."""
+        epilog, params = self.epilog, self.params
+        if any(option.name in ("instruction", "instructions") for option in params):
+            self.epilog = "\n\n".join(part for part in (epilog, _list_named_instructions()) if part)
+        if not ctx.meta.get(SHOWS_ALL):
+            self.params = [option for option in params if getattr(option, "rich_help_panel", None) is None]
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.epilog, self.params = epilog, params
+
+
+def with_help_all(command: Callable[..., None]) -> Callable[..., None]:
+    """Add ``--help-all`` to a command that has options with a panel of their own.
+
+    Args:
+        command: A function for typer.
+
+    Returns:
+        A function with the same parameters and, if needed, the option.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    parameters = list(signature.parameters.values())
+    infos = [info for parameter in parameters for info in getattr(parameter.annotation, "__metadata__", ())]
+    if all(getattr(info, "rich_help_panel", None) is None for info in infos):
+        return command
+
+    @wraps(command)
+    def run(*, help_all: bool = False, **arguments: Any) -> None:
+        command(**arguments)
+
+    help_all = inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAll)
+    run.__signature__ = signature.replace(parameters=[*parameters, help_all])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*parameters, help_all]}
+    return run
+
+
+def _print_all(ctx: typer.Context, is_requested: bool) -> None:
+    if is_requested:
+        ctx.meta[SHOWS_ALL] = True
+        typer.echo(ctx.get_help(), color=ctx.color)
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option("--help-all", is_eager=True, callback=_print_all, help="Show all options and exit.", show_default=False),
+]
+
+
+def _list_named_instructions() -> str:
+    from inbedder.prompting.templates import read_prompts
+
+    return "Named instructions: " + ", ".join(f"@{name}" for name in read_prompts("instructions")) + "."
