@@ -82,7 +82,7 @@ def cluster(
     method: Method = "k-means",
     min_size: MinSize = None,
     seed: Seed = 0,
-    namer: Namer = "words",
+    namer: Namer = "phrases",
     one_question: OneQuestion = False,
     every: Every = "auto",
     date_format: DateFormat = None,

@@ -65,24 +65,24 @@ def choose_title(title: str | None, source: str) -> str:
 def _print_groups(results: Sequence[ClusterResult]) -> None:
     """Print number, size and name of each group, the agreement with known labels, and notes."""
     from inbedder.grouping.deduplicate import describe_duplicate_questions
-    from inbedder.grouping.stability import describe_stability
+    from inbedder.grouping.loose_groups import LOOSE_ADVICE, LOOSE_MARK, explain_loose_group
 
+    has_loose_groups = False
     for result in results:
         print_message(" / ".join(result.wordings or [result.instruction]))
         print_message("  group   texts  name")
-        for number, (name, size, stability) in enumerate(
-            zip(result.names, result.sizes, result.stability or (), strict=True), start=1
-        ):
-            is_shaky = describe_stability(stability) == "shaky" and number - 1 != result.left_out
-            print_message(
-                f"  {_format_number(result, number)} {size:7d}  {name}" + (f"  (shaky: {stability:.2f})" if is_shaky else "")
-            )
+        for number, (name, size) in enumerate(zip(result.names, result.sizes, strict=True), start=1):
+            is_loose = bool(explain_loose_group(result, number - 1))
+            has_loose_groups |= is_loose
+            print_message(f"  {_format_number(result, number)} {size:7d}  {name}" + f" {LOOSE_MARK}" * is_loose)
         if result.choice is not None:
             print_message(f"  {result.choice}")
         for column, agreement in result.label_agreements.items():
             _print_agreement(column, agreement, result)
         for note in result.notes:
             print_message(f"  {note}")
+    if has_loose_groups:
+        print_message(LOOSE_ADVICE)
     for note in describe_duplicate_questions(results):
         print_message(note)
 

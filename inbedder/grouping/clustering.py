@@ -42,7 +42,7 @@ def cluster(
     min_size: int | None = None,
     embeddings: Vectors | None = None,
     given_labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
-    namer: str | Namer = "words",
+    namer: str | Namer = "phrases",
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
 ) -> ClusterResult:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import TextCutWarning
-from inbedder.grouping.explain import compute_mean_differences, find_central_texts, find_keywords
+from inbedder.grouping.explain import find_central_texts, find_keywords
+from inbedder.grouping.loose_groups import is_mixed
 from inbedder.grouping.naming import collect_contents, name_groups
 from inbedder.grouping.provenance import NO_INSTRUCTION
 from inbedder.grouping.result import ClusterResult
@@ -51,7 +52,7 @@ def describe_groups(
         **fields: Further fields of the result, such as ``provenance``.
 
     Returns:
-        The grouping with keywords, examples, head words and names.
+        The grouping with keywords, examples and names.
 
     Raises:
         InputError: If the namer does not return a list of k strings.
@@ -59,7 +60,8 @@ def describe_groups(
     texts, vectors, labels, answers = rows
     answered = question is not None and embedder.backbone.answers
     words = find_keywords(answers, labels) if answered else find_keywords(texts, labels, weighting="standing-out")
-    titles = name_groups(namer, collect_contents(texts, answers, vectors, labels, words)) if callable(namer) else list(namer)
+    contents = collect_contents(texts, answers, vectors, labels, words)
+    titles = name_groups(namer, contents) if callable(namer) else list(namer)
     return ClusterResult(
         instruction=NO_INSTRUCTION if question is None else question,
         texts=texts,
@@ -68,8 +70,8 @@ def describe_groups(
         examples=[[texts[i] for i in central_rows] for central_rows in find_central_texts(texts, vectors, labels)],
         answers=answers,
         embeddings=vectors,
-        head_words=embedder.nearest_words(compute_mean_differences(vectors, labels), top=8) if answered else [[]] * len(words),
         titles=titles,
+        mixed=[is_mixed(group) for group in contents],
         **fields,
     )
 

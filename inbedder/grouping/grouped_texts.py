@@ -43,8 +43,6 @@ class GroupedTexts:
     """The model's answer for each text, n strings; empty if the model does not answer."""
     embeddings: Vectors
     """Vectors of the texts, float32, shape (n, d), as the model returned them."""
-    head_words: list[list[str]]
-    """The language-model head's words for group mean minus corpus mean, k lists; empty if the head cannot read the layer."""
     label_agreements: dict[str, LabelAgreement] = field(default_factory=dict)
     """Agreement of the groups with given labels, by the labels' name."""
     titles: list[str] | None = None
@@ -52,6 +50,8 @@ class GroupedTexts:
     stability: list[float] | None = None
     """How well each group reappears when the texts are resampled (``stability.measure_stability``), k numbers from 0 to 1; 0 for
     the texts that fit no group."""
+    mixed: list[bool] | None = None
+    """Whether the answers of each group are too different for one name (``loose_groups.is_mixed``), k values."""
     wordings: list[str] | None = None
     """The wordings of the question whose mean vectors were grouped; None for a question in one wording."""
     choice: Choice | None = None

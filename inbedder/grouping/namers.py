@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from inbedder.grouping.phrase_names import name_by_phrases
+
 if TYPE_CHECKING:
     from inbedder.vectors import Vectors
 
@@ -84,16 +86,6 @@ def _name_by_keywords(groups: Sequence[GroupContents]) -> list[str]:
     return [", ".join(group_words[:KEYWORDS_PER_NAME]) for group_words in words]
 
 
-def _name_by_class_tfidf(groups: Sequence[GroupContents]) -> list[str]:
-    import numpy as np
-
-    from inbedder.grouping.explain import find_keywords
-
-    phrases = [phrase for group in groups for phrase in group.phrases]
-    labels = np.repeat(np.arange(len(groups)), [len(group.phrases) for group in groups])
-    return [", ".join(words) for words in find_keywords(phrases, labels, KEYWORDS_PER_NAME, weighting="class-tfidf")]
-
-
 def _name_by_central_answer(groups: Sequence[GroupContents]) -> list[str]:
     """Take the answer whose mean vector is closest to the group's mean."""
     names = []
@@ -109,8 +101,8 @@ def _name_by_central_answer(groups: Sequence[GroupContents]) -> list[str]:
 
 
 NAMERS = {
-    "words": NamerEntry("the first keywords of the answers", _name_by_keywords),
-    "class-tfidf": NamerEntry("keywords as BERTopic ranks them", _name_by_class_tfidf),
+    "phrases": NamerEntry("phrases that most of its answers and texts hold", name_by_phrases),
+    "words": NamerEntry("the first keywords of the answers, as in the InBedder paper", _name_by_keywords),
     "central": NamerEntry("the most central answer", _name_by_central_answer),
     "model": NamerEntry("a title that the model writes, best with small, or model:NAME for another model", None),
 }

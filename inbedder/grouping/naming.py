@@ -1,4 +1,4 @@
-"""Names of groups: no name is empty or occurs twice, and mixed groups are marked."""
+"""Names of groups: no name is empty or occurs twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from inbedder.grouping.partition import Labels
 
 Result = TypeVar("Result", bound="GroupedTexts")
-MIXED_SUFFIX = " (mixed)"
 
 
 def find_namer(namer: str | Namer, model: InBedder) -> Namer:
@@ -52,10 +51,10 @@ def find_namer(namer: str | Namer, model: InBedder) -> Namer:
 
 
 def get_namer_name(namer: Namer, model: InBedder) -> str:
-    """Get the name of a namer for saving, which ``find_namer`` resolves again: "words" for a callable of the user."""
+    """Get the name of a namer for saving, which ``find_namer`` resolves again: "phrases" for a callable of the user."""
     if isinstance(namer, TitleWriter):
         return "model" if namer.model is model else f"model:{namer.model.name}"
-    return next((name for name, entry in NAMERS.items() if entry.name_groups is namer), "words")
+    return next((name for name, entry in NAMERS.items() if entry.name_groups is namer), "phrases")
 
 
 def collect_contents(
@@ -82,7 +81,7 @@ def collect_contents(
 
 
 def name_groups(namer: Namer, groups: Sequence[GroupContents]) -> list[str]:
-    """Name groups; replace empty names, make equal names distinct and mark mixed groups.
+    """Name groups; replace empty names and make equal names distinct.
 
     Args:
         namer: The namer.
@@ -99,24 +98,11 @@ def name_groups(namer: Namer, groups: Sequence[GroupContents]) -> list[str]:
         raise InputError(
             f"The namer must return a list of {len(groups)} names, one string per group, not {format_value(raw_names)}."
         )
-    names = []
-    for number, (name, group) in enumerate(zip(raw_names, groups, strict=True), 1):
-        stem = " ".join(name.split()) or ", ".join(group.keywords[:KEYWORDS_PER_NAME]) or f"group {number}"
-        names.append(stem + MIXED_SUFFIX * is_mixed(group))
+    names = [
+        " ".join(name.split()) or ", ".join(group.keywords[:KEYWORDS_PER_NAME]) or f"group {number}"
+        for number, (name, group) in enumerate(zip(raw_names, groups, strict=True), 1)
+    ]
     return deduplicate_names(names, [group.keywords for group in groups])
-
-
-def is_mixed(group: GroupContents) -> bool:
-    """Tell whether the answers of a group are too different for one name.
-
-    Args:
-        group: The group.
-
-    Returns:
-        True if fewer than half of its answers contain one of its first three keywords, and no word occurs in half of them;
-        False if there are no answers.
-    """
-    return group.has_answers and not group.has_fitting_keywords and not group.common_words
 
 
 def deduplicate_names(names: Sequence[str], words: Sequence[Sequence[str]], used_names: Sequence[str] = ()) -> list[str]:
@@ -131,15 +117,15 @@ def deduplicate_names(names: Sequence[str], words: Sequence[Sequence[str]], used
         k names that differ from each other and from the used names. The first of several equal names stays; each later one gets
         its first keyword that makes it distinct, or else a number.
     """
-    folded_names = {name.removesuffix(MIXED_SUFFIX).casefold() for name in used_names}
+    folded_names = {name.casefold() for name in used_names}
     distinct_names: list[str] = []
     for name, keywords in zip(names, words, strict=True):
-        stem = name.removesuffix(MIXED_SUFFIX)
-        longer_names = (f"{stem}, {word}" for word in keywords if word not in WORD.findall(stem.lower()))
-        numbered_names = (f"{stem} {number}" for number in range(2, len(folded_names) + 3))
-        new_stem = next(each for each in (stem, *longer_names, *numbered_names) if each.casefold() not in folded_names)
-        folded_names.add(new_stem.casefold())
-        distinct_names.append(new_stem + name[len(stem) :])
+        longer_names = (f"{name}, {word}" for word in keywords if word not in WORD.findall(name.lower()))
+        numbered_names = (f"{name} {number}" for number in range(2, len(folded_names) + 3))
+        distinct_names.append(
+            next(each for each in (name, *longer_names, *numbered_names) if each.casefold() not in folded_names)
+        )
+        folded_names.add(distinct_names[-1].casefold())
     return distinct_names
 
 

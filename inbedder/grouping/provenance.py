@@ -29,7 +29,7 @@ class Provenance:
     """Model and encoding options."""
     instruction: Instruction
     """The question asked about each text."""
-    namer: str = "words"
+    namer: str = "phrases"
     """Name of the namer (``naming.get_namer_name``)."""
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,17 +16,14 @@ import argparse
 import json
 import random
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import numpy as np
-
 from inbedder import InBedder, cluster
-from inbedder.grouping.explain import find_keywords
-from inbedder.grouping.namers import NAMERS, GroupContents
-from inbedder.grouping.naming import collect_contents, find_namer, is_mixed
+from inbedder.grouping.loose_groups import is_mixed
+from inbedder.grouping.namers import NAMERS
+from inbedder.grouping.naming import collect_contents, find_namer
 from inbedder.grouping.stability import describe_stability
 from inbedder.io.files import atomic_write
 from inbedder.io.tables import read_table
@@ -38,15 +35,6 @@ DEMO = [("What does the customer talk about?", 8), ("Is the review positive or n
 SETS = {"amazon_multidomain": 0, "airline_tweets": 0, "acos_restaurant": 0, "clinc150": 0, "hwu64": 0}
 """Which of its criteria is asked for."""
 ROWS, MOST_GROUPS, ANSWERS_SHOWN = 500, 12, 8
-FORMERLY = "standing-out words"
-"""The default before the paper's: sublinear TF-IDF, ranked against the other groups."""
-
-
-def name_by_standing_out(groups: Sequence[GroupContents]) -> list[str]:
-    """The first three words by the weighting that texts are named by."""
-    phrases = [phrase for group in groups for phrase in group.phrases]
-    labels = [number for number, group in enumerate(groups) for _ in group.phrases]
-    return [", ".join(words[:3]) for words in find_keywords(phrases, np.array(labels), weighting="standing-out")]
 
 
 def remove_commas(name: str) -> str:
@@ -65,12 +53,10 @@ def load_corpora(data: Path) -> list[tuple[str, list[str], list[str], str, int]]
     return corpora
 
 
-def write_sheet(data: Path, folder: Path, cache: Path | None, writer: str | None) -> None:
+def write_sheet(data: Path, folder: Path, model_name: str, cache: Path | None) -> None:
     """Write what is to be read, and which namer gave which name."""
-    model = InBedder(cache=cache)
-    namers: dict[str, Any] = {name: find_namer(name, model) for name in NAMERS} | {FORMERLY: name_by_standing_out}
-    if writer:
-        namers[f"model:{writer}"] = find_namer(f"model:{writer}", model)
+    model = InBedder(model_name, cache=cache)
+    namers: dict[str, Any] = {name: find_namer(name, model) for name in NAMERS}
     draw, lines, key = random.Random(0), [], []
     for name, texts, text_labels, question, k in load_corpora(data):
         result = cluster(texts, question, model, k)
@@ -97,12 +83,14 @@ def write_sheet(data: Path, folder: Path, cache: Path | None, writer: str | None
             key.append({"set": name, "shown": names_shown, "names": by_namer, **description})
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sheet.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (folder / "key.json").write_text(json.dumps(key, indent=1), encoding="utf-8")
+    content = {"model": model_name, "groups": key}
+    (folder / "key.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
 def write_table(folder: Path, output: Path) -> None:
     """Count the marks."""
-    key = json.loads((folder / "key.json").read_text(encoding="utf-8"))
+    content = json.loads((folder / "key.json").read_text(encoding="utf-8"))
+    key = content["groups"]
     marked_lines = [
         line.split(":")[1].split() for line in (folder / "sheet.txt").read_text("utf-8").splitlines() if "marks:" in line
     ]
@@ -123,12 +111,12 @@ def write_table(folder: Path, output: Path) -> None:
             "shaky": lambda group: describe_stability(group["stability"]) == "shaky",
         }.items()
     }
-    content = {
+    results = {
         "command": "python scripts/bench/judge_names.py sheet DATA OUT; a reader; "
         "python scripts/bench/judge_names.py table OUT -o "
         "scripts/results/names.json",
-        "description": f"mini, {ROWS} texts per set, at most {MOST_GROUPS} groups; one reader, blind to the namer; "
-        "marks: 2 right, 1 vague or with a word that misleads, 0 misleading; three names of words were marked after the others",
+        "description": f"{content['model']}, {ROWS} texts per set, at most {MOST_GROUPS} groups; one reader, blind to the namer; "
+        "marks: 2 right, 1 vague or with a word that misleads, 0 misleading",
         "mean_mark": {namer: round(mean(marks), 2) for namer, marks in total.items()},
         "right_names": {namer: marks.count(2) for namer, marks in total.items()},
         "misleading_names": {namer: marks.count(0) for namer, marks in total.items()},
@@ -140,7 +128,7 @@ def write_table(folder: Path, output: Path) -> None:
         "demo": [group["names"] for group in key if group["set"].startswith("demo")],
     }
     with atomic_write(output) as temporary:
-        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -151,13 +139,13 @@ def main() -> None:
     first.add_argument("data", type=Path)
     first.add_argument("folder", type=Path)
     first.add_argument("--cache", type=Path)
-    first.add_argument("--writer", help="Another model that writes titles, such as small.")
+    first.add_argument("--model", default="mini")
     second = commands.add_parser("table")
     second.add_argument("folder", type=Path)
     second.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
     if options.step == "sheet":
-        write_sheet(options.data, options.folder, options.cache, options.writer)
+        write_sheet(options.data, options.folder, options.model, options.cache)
     else:
         write_table(options.folder, options.output)
 

@@ -15,7 +15,7 @@ def model(make_model):
 def test_a_result_holds_one_entry_per_text_and_per_group(model):
     result = cluster(TEXTS, "What?", model=model, k=3, given_labels=["a", "b", "a", "b", "a", "b", "a"])
     assert len(result.labels) == len(result.answers) == len(result.embeddings) == len(TEXTS)
-    assert len(result.keywords) == len(result.examples) == len(result.head_words) == len(result.sizes) == 3
+    assert len(result.keywords) == len(result.examples) == len(result.mixed) == len(result.sizes) == 3
     assert sum(result.sizes) == len(TEXTS)
     assert result.sizes == sorted(result.sizes, reverse=True)
     assert all(text in TEXTS for texts in result.examples for text in texts)
@@ -165,7 +165,7 @@ def test_groups_of_a_model_that_does_not_answer_are_named_by_their_texts(make_mo
     assert "does not answer, so groups are named by the words of their texts" in caplog.text
     assert result.answers == [""] * 24
     assert "cats" in result.keywords[0] and "lamp" in result.keywords[1]
-    assert result.head_words == [[], []]
+    assert result.mixed == [False, False]
 
 
 def test_without_a_question_texts_name_the_groups_and_are_not_answered(make_model):

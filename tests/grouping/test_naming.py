@@ -6,6 +6,7 @@ import pytest
 from inbedder import InBedder, cluster
 from inbedder.errors import InputError
 from inbedder.grouping.explain import find_keywords
+from inbedder.grouping.loose_groups import is_mixed
 from inbedder.grouping.namers import NAMERS, GroupContents
 from inbedder.grouping.naming import (
     collect_contents,
@@ -13,7 +14,6 @@ from inbedder.grouping.naming import (
     deduplicate_names,
     find_namer,
     get_namer_name,
-    is_mixed,
     name_groups,
 )
 from inbedder.grouping.titles import TitleWriter
@@ -48,11 +48,11 @@ def test_a_namer_sees_texts_answers_vectors_and_keywords_of_each_group():
     ("namer", "names"),
     [
         ("words", ["delivery, late, slow", "rude, staff, waiter"]),
-        ("class-tfidf", ["delivery, late, slow", "rude, staff, waiter"]),
+        ("phrases", ["late delivery", "rude staff"]),
         ("central", ["late delivery", "rude staff"]),
         (lambda groups: [group.answers[-1].upper() for group in groups], ["SLOW DELIVERY", "RUDE STAFF"]),
     ],
-    ids=["words", "class-tfidf", "central", "callable"],
+    ids=["words", "phrases", "central", "callable"],
 )
 def test_each_namer_names_in_its_own_way(model, namer, names):
     assert name_groups(find_namer(namer, model), groups_of()) == names
@@ -111,7 +111,6 @@ def test_no_name_occurs_twice_in_any_case():
         "refund 2",
         "refund 3",
     ]
-    assert deduplicate_names(["refund (mixed)", "refund"], [[], ["late"]]) == ["refund (mixed)", "refund, late"]
     assert deduplicate_names(["a", "a 2", "a"], [[], [], []]) == ["a", "a 2", "a 3"]
     assert deduplicate_names(["a", "b"], [["x"], ["y"]], used_names=["A"]) == ["a, x", "b"]
 
@@ -123,8 +122,6 @@ def test_a_group_is_mixed_if_few_of_its_answers_contain_its_keywords():
     assert not is_mixed(group_saying("red bus", "red", "late", "blue red", "red never", words=words))  # they say red
     assert not is_mixed(group_saying("late", "", "", "", words=words))  # texts that were not asked
     assert not is_mixed(group_saying("", "", words=words))
-    groups = [group_saying("late", "red", "blue", words=words)]
-    assert name_groups(lambda _groups: ["delays"], groups) == ["delays (mixed)"]
 
 
 def test_the_most_common_word_comes_before_rare_keywords():
@@ -161,7 +158,7 @@ def test_groupings_side_by_side_share_no_name_and_else_stay_the_same(model):
     other_result = cluster(texts, "Why?", model, k=2, namer=lambda _: ["food", "price"])
     first, second, third = deduplicate_group_names([one, other_result, one])
     assert first is one
-    names = [name.removesuffix(" (mixed)") for result in (first, second, third) for name in result.names]
+    names = [name for result in (first, second, third) for name in result.names]
     assert len({name.casefold() for name in names}) == 6
     assert second.keywords == other_result.keywords
     assert [
@@ -175,4 +172,4 @@ def test_the_saved_name_of_a_namer_finds_it_again(make_model):
     for name in NAMERS:
         assert get_namer_name(find_namer(name, model), model) == name
     assert get_namer_name(TitleWriter(other_model), model) == f"model:{other_model.name}"
-    assert get_namer_name(lambda groups: [""] * len(groups), model) == "words"
+    assert get_namer_name(lambda groups: [""] * len(groups), model) == "phrases"

@@ -13,6 +13,7 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder.grouping.explain import measure_agreement
+from inbedder.grouping.loose_groups import LOOSE_ADVICE
 from inbedder.grouping.report import maps, views
 from inbedder.grouping.report.page import render_report, save_report
 from inbedder.grouping.result import ClusterResult
@@ -66,7 +67,6 @@ def grouping(labels: Sequence[int], **changes: Any) -> ClusterResult:
         "examples": [[f"example {i}"] for i in range(clusters)],
         "answers": [f"answer {label}" for label in labels],
         "embeddings": (np.eye(clusters, 8)[rows] + noise).astype(np.float32),
-        "head_words": [[] for _ in range(clusters)],
     }
     return ClusterResult(**(values | changes))
 
@@ -103,7 +103,6 @@ def test_markup_in_any_string_stays_text() -> None:
         answers=[NASTY] * 3,
         keywords=[[NASTY]] * 2,
         examples=[[NASTY]] * 2,
-        head_words=[[NASTY]] * 2,
         label_agreements={NASTY: measure_agreement(np.array(labels), [NASTY] * 3)},
     )
     html = render_report([nasty, nasty], title=NASTY)
@@ -185,16 +184,16 @@ def test_the_cross_table_counts_texts_exactly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "index", "verdict"),
+    ("first", "second", "verdict"),
     [
-        ([0, 0, 1, 1], [0, 0, 1, 2], "0.57", "a clear overlap"),  # 4/7
-        ([0, 0, 1, 1], [1, 1, 0, 0], "1.00", "the same grouping"),
-        ([0, 0, 1, 1], [0, 1, 0, 1], "-0.50", "unrelated"),
+        ([0, 0, 1, 1], [1, 1, 0, 0], "The same</b> (Cramér's V 1.00;"),
+        ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], "Clearly related</b> (Cramér's V 0.33;"),
+        ([0, 0, 1, 1], [0, 1, 0, 1], "Unrelated</b> (Cramér's V 0.00;"),
     ],
 )
-def test_the_adjusted_rand_index_is_exact(first: list[int], second: list[int], index: str, verdict: str) -> None:
+def test_one_measure_tells_in_words_how_two_questions_relate(first: list[int], second: list[int], verdict: str) -> None:
     html = render_report([grouping(first), grouping(second)])
-    assert f"Adjusted Rand index <b>{index}</b>: {verdict}" in html
+    assert f"<p><b>{verdict}" in html and "Rand" not in html
 
 
 def test_three_questions_make_three_cross_tables_and_one_question_none() -> None:
@@ -235,25 +234,32 @@ def test_each_column_of_labels_and_each_note_is_shown() -> None:
     assert "Groups 1 and 2 are &lt;alike&gt;." in html
 
 
-def test_head_words_are_shown_where_there_are_any() -> None:
-    heading = "Words the model associates with this group"
-    assert heading not in render_report([grouping([0, 1])])
-    assert "food, drink" in render_report([grouping([0, 1], head_words=[["food", "drink"], []])]).split(heading)[1]
+def test_keywords_are_shown_where_there_are_no_answers() -> None:
+    assert 'aria-label="Keywords"' not in render_report([grouping([0, 1])])
+    page = render_report([grouping([0, 1], answers=["", ""])])
+    assert re.findall('<li dir="auto">(more.)</li>', page) == ["more0", "more1"]
 
 
-def test_notes_stability_and_the_tree_are_shown() -> None:
+def test_notes_loose_groups_and_the_tree_are_shown() -> None:
     result = grouping([0] * 4 + [1] * 3 + [2] * 2 + [3])
-    fields = {"notes": ["Two groups were merged."], "branches": [1, 1, 0, 1], "left_out": 3, "stability": [0.9, 0.7, 0.2, 0.9]}
+    fields = {"notes": ["Two groups were merged."], "branches": [1, 1, 0, 1], "left_out": 3, "stability": [0.9, 0.7, 0.2, 0.0]}
+    fields["mixed"] = [True, False, True, True]
     for name, value in {**fields, "choice": "4 groups were chosen.", "wordings": ["a?", "b?"]}.items():
         object.__setattr__(result, name, value)
     html = render_report([result])
     assert re.findall('<p class="note" dir="auto">([^<]*)</p>', html) == [
-        "4 groups were chosen.", "Grouped by the mean over 2 wordings: a? · b?", "Two groups were merged."
+        "4 groups were chosen.", "Grouped by the mean over 2 wordings: a? · b?", LOOSE_ADVICE, "Two groups were merged."
     ]  # fmt: skip
-    assert re.findall('<span class="stability" [^>]*>([^<]*)</span>', html) == ["stable", "fairly stable", "shaky"]
+    reasons = [
+        "Loose: its answers differ.",
+        "Loose: its answers differ, and other groups form when the texts are resampled (stability 0.20, below 0.6).",
+    ]
+    assert re.findall('<span class="loose" tabindex="0" title="([^"]*)">', html) == reasons * 2  # in the legend and on the cards
     tree = html.split('<div class="tree card">')[1].split('<div class="cards')[0]
-    assert re.findall(r"Branch (\d) <small>(\d) texts", tree) == [("1", "8"), ("2", "2")]
-    assert re.findall(r"<bdi>(word\d|fits)", tree) == ["word0", "word1", "fits", "word2"]
+    assert re.findall(r"<p><bdi>(word\d)[^<]*</bdi>(.*) <small>(\d) texts", tree) == [
+        ("word0", " and 2 other groups", "8"), ("word2", "", "2")
+    ]  # fmt: skip
+    assert re.findall(r"<b>\d</b> <bdi>(word\d|fits)", tree) == ["word0", "word1", "fits", "word2"]
     assert Page(html).data["views"][0]["colours"] == [0, 1, 2, "none"]
 
 
@@ -307,7 +313,7 @@ def test_an_existing_page_survives_results_that_cannot_be_shown(tmp_path: Path) 
 
 
 def test_headings_never_skip_a_level_and_maps_have_a_name() -> None:
-    html = render_report([grouping([0, 1], head_words=[["a"], ["b"]]), grouping([0, 0])])
+    html = render_report([grouping([0, 1]), grouping([0, 0])])
     levels = [int(tag[1]) for tag, _ in Page(html).tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1

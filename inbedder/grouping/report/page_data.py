@@ -38,8 +38,6 @@ class Heatmap:
     """Number of the columns' dimension."""
     strength: list[list[float]]
     """Colour of each cell: its residual over 8, clipped to -1 .. 1."""
-    rand_index: float | None
-    """Adjusted Rand index of two groupings; None for a grouping and a column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +99,8 @@ class Dimensions:
 
 def make_heatmap(table: CrossTable, dimensions: Dimensions) -> Heatmap:
     """Prepare a cross table for the page."""
-    from sklearn.metrics import adjusted_rand_score
-
     rows, columns = dimensions.find(table.rows), dimensions.find(table.columns)
-    are_groupings = columns < dimensions.questions
-    index = float(adjusted_rand_score(table.rows.category_of, table.columns.category_of)) if are_groupings else None
-    return Heatmap(table, rows, columns, np.clip(table.residuals / 8, -1, 1).round(2).tolist(), index)
+    return Heatmap(table, rows, columns, np.clip(table.residuals / 8, -1, 1).round(2).tolist())
 
 
 def make_charts(timeline: Timeline) -> list[Chart]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from inbedder.errors import TemplateError
 from inbedder.grouping.crosstab import categorize_groups
+from inbedder.grouping.loose_groups import LOOSE_ADVICE, explain_loose_group
 from inbedder.grouping.partition import Labels
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
@@ -44,11 +45,10 @@ class Group:
     keywords: list[str]
     answers: list[tuple[str, int]]
     examples: list[str]
-    head_words: list[str]
     labels: list[tuple[str, list[tuple[str, int, float]], float]]
     """Of each label column: name, (label, texts, percent of the group) with rare labels as one last entry, entropy in bits."""
-    stability: float | None
-    """How well the group reappears when the texts are resampled, 0 to 1."""
+    looseness: str
+    """Why it is a loose group; empty if it is not."""
     badge: tuple[float, float] | None
     """Position of its number on the map."""
 
@@ -98,6 +98,8 @@ def _list_notes(result: GroupedTexts) -> list[str]:
     notes = [] if result.choice is None else [str(result.choice)]
     if result.wordings:
         notes.append(f"Grouped by the mean over {len(result.wordings)} wordings: {' · '.join(result.wordings)}")
+    if any(explain_loose_group(result, number) for number in range(len(result.names))):
+        notes.append(LOOSE_ADVICE)
     return [*notes, *result.notes]
 
 
@@ -118,14 +120,18 @@ def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str
         shape=number // GROUPS_PER_SHAPE % SHAPES,
         size=len(members),
         share=100 * len(members) / len(result.texts),
-        keywords=[clip(word, MAX_ANSWER_CHARACTERS) for word in result.keywords[number]] if is_group else [],
+        keywords=_list_keywords(result, number) if is_group else [],
         answers=_count_frequent_answers(result.answers[i] for i in members) if any(result.answers) else [],
         examples=[clip(text, MAX_EXAMPLE_CHARACTERS) for text in result.examples[number][:MAX_EXAMPLES]] if is_group else [],
-        head_words=list(result.head_words[number]) if is_group and result.head_words else [],
         labels=[(name, _list_label_shares(each.composition[number]), each.entropy[number]) for name, each in agreements.items()],
-        stability=result.stability[number] if is_group and result.stability else None,
+        looseness=explain_loose_group(result, number),
         badge=maps.find_badge_position(positions[members]) if is_group else None,
     )
+
+
+def _list_keywords(result: GroupedTexts, number: int) -> list[str]:
+    """List the words of a group without answers, which tell more."""
+    return [] if any(result.answers) else [clip(word, MAX_ANSWER_CHARACTERS) for word in result.keywords[number]]
 
 
 def _count_frequent_answers(answers: Iterable[str]) -> list[tuple[str, int]]:

@@ -1,0 +1,197 @@
+"""Names of groups: one to three phrases that many of a group's answers and texts hold, and few of the other groups'.
+
+Words are counted by their stem, once per text, so that inflections are one word. A word's score is the share of the group's
+answers that hold it, times the logarithm of how much larger that share is than among all answers, plus half of the same for the
+texts. A word that few of the group's answers and texts hold is in no name. Where most texts with a word hold it in one pair of
+words, the pair takes its place. Phrases are written as the texts and answers write them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from math import log
+from typing import TYPE_CHECKING, Any
+
+from inbedder.prompting.stopwords import load_stopwords
+
+if TYPE_CHECKING:
+    from inbedder.grouping.namers import GroupContents
+
+WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+MAX_CHARACTERS = 2000
+"""Number of characters of a text that count."""
+MIN_SHARE, MIN_ROWS = 0.1, 2
+"""Minimum share and number of a group's answers, or of its texts, that hold a word of its name."""
+TEXT_WEIGHT = 0.5
+"""Weight of the texts' words; that of the answers' words is 1."""
+MIN_PAIR_SHARE = 0.5
+"""Minimum share of a word's rows that hold it in one pair of words."""
+MIN_RELATIVE_SCORE = 1 / 3
+"""Minimum score of a further phrase, relative to the first."""
+FULL_COVERAGE = 0.6
+"""Share of a group's answers or texts from which no further phrase is added."""
+MAX_PHRASES, MAX_RANKED_PHRASES = 3, 6
+"""Maximum number of phrases in a name, and of those that set equal names apart."""
+SWEAR_STEMS = frozenset(
+    "ass asshol bastard bitch bullshit crap cunt damn dick fuck fucker motherfuck piss shit shitti slut whore".split()
+)
+"""Stems that are in a name only if half of the group's texts hold them."""
+NO_WORD, START = "", "."
+"""Placeholders between the words of a line: for stopwords, and for its start and punctuation."""
+
+
+def name_by_phrases(groups: Sequence[GroupContents]) -> list[str]:
+    """Name each group by its phrases.
+
+    Args:
+        groups: k groups.
+
+    Returns:
+        k names, none of whose phrases are all in another name where further phrases can tell them apart; empty for a group
+        without a fitting word.
+    """
+    wordings = [_GroupWords(group) for group in groups]
+    totals = [_Totals([words.sides[side] for words in wordings]) for side in (0, 1)]
+    phrases = [words.rank_phrases(totals) for words in wordings]
+    counts = [words.count_needed_phrases() for words in wordings]
+    while True:
+        used = [set(ranked[:count]) for ranked, count in zip(phrases, counts, strict=True)]
+        unclear = [i for i, mine in enumerate(used) if any(mine <= others for j, others in enumerate(used) if j != i)]
+        extensible = [i for i in unclear if counts[i] < len(phrases[i])]
+        if not extensible:
+            return [", ".join(ranked[:count]) for ranked, count in zip(phrases, counts, strict=True)]
+        for i in extensible:
+            counts[i] += 1
+
+
+@lru_cache(maxsize=100_000)
+def stem_word(word: str) -> str:
+    """Stem an English word; other words come back in lower case."""
+    return str(_load_stemmer().stemWord(word.lower()))
+
+
+@lru_cache(maxsize=1)
+def _load_stemmer() -> Any:
+    import snowballstemmer
+
+    return snowballstemmer.stemmer("english")
+
+
+def split_line(text: str) -> list[str]:
+    """Split a text into its words, with placeholders for what lies between them."""
+    words, end = [START], 0
+    for match in WORD.finditer(text):
+        if text[end : match.start()].strip():
+            words.append(START)
+        words.append(NO_WORD if len(match[0]) < 2 or match[0].lower() in _load_nameless_words() else match[0])
+        end = match.end()
+    return words
+
+
+@lru_cache(maxsize=1)
+def _load_nameless_words() -> frozenset[str]:
+    return load_stopwords("ours") | load_stopwords("nltk")
+
+
+class _Lines:
+    """The answers of a group, or its texts, with the counts of their stems, each once per line."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.lines = [split_line(text[:MAX_CHARACTERS]) for text in texts if text.strip()]
+        self.stems = [frozenset(stem_word(word) for word in line if len(word) > 1) for line in self.lines]
+        self.counts = Counter(stem for stems in self.stems for stem in stems)
+        self.pair_counts = Counter(pair for line in self.lines for pair in _list_pairs(line))
+        self.size = len(self.lines)
+
+    def share(self, stem: str) -> float:
+        """Compute the share of lines that hold a stem."""
+        return self.counts[stem] / max(1, self.size)
+
+
+def _list_pairs(line: Sequence[str]) -> set[tuple[str, str]]:
+    """List the stems of different words that follow each other."""
+    stems = [stem_word(word) if len(word) > 1 else "" for word in line]
+    return {(first, second) for first, second in pairwise(stems) if first and second and first != second}
+
+
+class _Totals:
+    """The counts of the stems of all groups."""
+
+    def __init__(self, lines: Sequence[_Lines]) -> None:
+        self.size = sum(each.size for each in lines)
+        self.counts: Counter[str] = Counter()
+        for each in lines:
+            self.counts.update(each.counts)
+
+
+class _GroupWords:
+    """The words of one group."""
+
+    def __init__(self, group: GroupContents) -> None:
+        self.sides = (_Lines(group.answers), _Lines(group.texts))
+
+    def rank_phrases(self, totals: Sequence[_Totals]) -> list[str]:
+        """Rank phrases, the most characteristic first; those that other groups hold as often are left out, unless all are so."""
+        stems = {stem for side in self.sides for stem in side.counts if self._is_supported(stem)}
+        stems = {stem for stem in stems if not any(longer != stem and longer.startswith(stem) for longer in stems)}  # fragments
+        scores = {stem: self._score(stem, totals) for stem in stems}
+        self.phrases: list[tuple[str, ...]] = []
+        self.good_count = 0
+        for stem in sorted(stems, key=lambda stem: (-scores[stem], stem)):
+            if self.phrases and (len(self.phrases) == MAX_RANKED_PHRASES or scores[stem] <= 0):
+                break
+            if not any(stem in phrase for phrase in self.phrases):
+                self.phrases.append(self._extend(stem, stems.difference(*self.phrases)))
+                self.good_count += scores[stem] >= MIN_RELATIVE_SCORE * max(scores.values())
+        return [" ".join(map(self._spell, phrase)) for phrase in self.phrases]
+
+    def count_needed_phrases(self) -> int:
+        """Count the phrases after which most answers or texts hold one."""
+        most = min(self.good_count, MAX_PHRASES)
+        for count in range(1, most):
+            needed = [set(phrase) for phrase in self.phrases[:count]]
+            covered_counts = (sum(any(phrase <= stems for phrase in needed) for stems in side.stems) for side in self.sides)
+            if any(
+                covered >= FULL_COVERAGE * max(1, side.size) for covered, side in zip(covered_counts, self.sides, strict=True)
+            ):
+                return count
+        return most
+
+    def _score(self, stem: str, totals: Sequence[_Totals]) -> float:
+        score = 0.0
+        for side, total, weight in zip(self.sides, totals, (1.0, TEXT_WEIGHT), strict=True):
+            if share := side.share(stem):
+                score += weight * share * log(share * total.size / total.counts[stem])
+        return score
+
+    def _is_supported(self, stem: str) -> bool:
+        """Tell whether enough answers or texts hold a stem."""
+        if stem in SWEAR_STEMS and self.sides[1].share(stem) < 0.5:
+            return False
+        return any(side.counts[stem] >= max(MIN_ROWS, MIN_SHARE * side.size) for side in self.sides)
+
+    def _extend(self, stem: str, stems: set[str]) -> tuple[str, ...]:
+        """Replace a stem by the pair of words that holds most of its rows, if one does."""
+        for side in self.sides:
+            pairs = [(count, pair) for pair, count in side.pair_counts.items() if stem in pair and stems >= set(pair)]
+            if pairs and max(pairs)[0] >= max(MIN_ROWS, MIN_PAIR_SHARE * side.counts[stem]):
+                return max(pairs)[1]
+        return (stem,)
+
+    def _spell(self, stem: str) -> str:
+        """Write a stem as most texts and answers write it, with the capitals that it has inside of sentences."""
+        forms: Counter[str] = Counter()
+        spellings: Counter[str] = Counter()
+        for side in self.sides:
+            for line, stems in zip(side.lines, side.stems, strict=True):
+                if stem in stems:
+                    for before, word in pairwise(line):
+                        if len(word) > 1 and stem_word(word) == stem:
+                            forms[word.lower()] += 1
+                            spellings[word.lower() if before == START else word] += 1
+        form = forms.most_common(1)[0][0]
+        return next(spelling for spelling, _ in spellings.most_common() if spelling.lower() == form)

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from inbedder.grouping.namers import GroupContents
+from inbedder.grouping.phrase_names import name_by_phrases, split_line
+
+
+def group(answers, texts=None):
+    texts = texts or [str(i) for i in range(len(answers))]
+    return GroupContents(list(texts), list(answers), np.eye(len(answers), dtype=np.float32), [])
+
+
+STAFF = group(["rude staff"] * 5)
+
+
+def test_a_name_is_the_phrase_that_most_answers_hold():
+    assert name_by_phrases([group(["late delivery"] * 4 + ["late"]), STAFF]) == ["late delivery", "rude staff"]
+    assert name_by_phrases([group(["late", "slow", "late", "slow", "cold"]), STAFF]) == ["late, slow", "rude staff"]
+
+
+def test_inflections_are_one_word_in_its_most_frequent_form():
+    assert name_by_phrases([group(["delays", "delay", "delayed", "delays", "bus"]), STAFF])[0] == "delays"
+
+
+def test_words_of_few_answers_and_texts_are_in_no_name():
+    answers = ["price"] * 18 + ["anxiety", "autism"]
+    assert name_by_phrases([group(answers), STAFF])[0] == "price"
+    assert name_by_phrases([group(["cat", "dog", "bus", "sun", "sea", "oak", "ink"]), STAFF])[0] == ""
+
+
+def test_the_texts_name_a_group_whose_answers_agree_on_nothing():
+    answers = ["aa", "bb", "cc", "dd", "ee"]
+    texts = ["We saw Notre Dame burn", "At Notre Dame today", "Rebuilding Notre Dame", "Poor Notre Dame!", "Fire"]
+    assert name_by_phrases([group(answers, texts), STAFF])[0] == "Notre Dame"
+
+
+def test_capitals_at_the_start_of_a_sentence_are_not_kept():
+    texts = ["Parking was bad.", "Awful! Parking costs money.", "Where is NASA parking?", "Parking"]
+    assert name_by_phrases([group([""] * 4, texts), STAFF])[0] == "parking"
+
+
+def test_equal_names_are_told_apart_by_further_phrases():
+    names = name_by_phrases(
+        [group(["food", "food", "food", "pizza food"] * 2), group(["food", "food", "food", "soup food"] * 2), STAFF]
+    )
+    assert names[:2] == ["food, pizza", "food, soup"]
+    same = name_by_phrases([group(["food"] * 3), group(["food"] * 3)])
+    assert same == ["food", "food"]
+
+
+def test_no_name_swears_unless_most_of_the_group_does():
+    texts = ["what a shit bar", "nice bar", "the bar", "old bar"]
+    assert "shit" not in name_by_phrases([group(["shit", "shit", "bar", "bar"], texts), STAFF])[0]
+    assert "shit" in name_by_phrases([group(["shit"] * 3, ["shit", "shit bar", "good"]), STAFF])[0]
+
+
+def test_fragments_of_other_words_are_left_out():
+    assert (
+        name_by_phrases([group(["del account", "delete account", "delete account", "del account"]), STAFF])[0] == "delete account"
+    )
+
+
+@pytest.mark.parametrize("text", ["", " ", "!?", "the of and", "\U0001f600", "1 2 3"])
+def test_a_group_without_words_has_no_name(text):
+    assert name_by_phrases([group([text] * 3, [text] * 3)]) == [""]
+
+
+def test_a_line_marks_what_lies_between_its_words():
+    assert split_line("The food, and (the) very GOOD wine-bar") == [
+        ".",
+        "",
+        "food",
+        ".",
+        "",
+        ".",
+        "",
+        ".",
+        "",
+        "GOOD",
+        "wine-bar",
+    ]
