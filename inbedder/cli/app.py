@@ -27,6 +27,7 @@ from inbedder.cli.serve import serve
 from inbedder.cli.shared_options import EscapingFormatter, is_debugging, print_message, with_expanded_paths
 from inbedder.cli.short_help import ShortHelpCommand, with_help_all
 from inbedder.cli.signals import INTERRUPTED, TERMINATED, handle_signals
+from inbedder.cli.suggest import suggest
 
 SUMMARY = "Instruction-following text embeddings: a text's vector is a language model's answer to your question about it."
 INTERRUPTED_MESSAGE = "Interrupted. No partial files were left behind."
@@ -83,6 +84,7 @@ _EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         'inbedder classify reviews.csv -i "What is it about?" --into categories.csv --other',
     ),
     assign: ("inbedder assign groups/ new_reviews.csv -o assigned.csv",),
+    suggest: ("inbedder suggest reviews.csv -o questions.html",),
     compare_wordings: ('inbedder compare-wordings reviews.csv -i "Topic?" -i "What topic?"',),
     cache: ("inbedder cache info cache/",),
     serve: ("inbedder serve --model mini --port 8765",),

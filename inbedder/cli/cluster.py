@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from inbedder.cli.assign import check_save_folders, save_groupings
 from inbedder.cli.cluster_output import Title, choose_title, write_groups
 from inbedder.cli.crosstab_tables import By, CrossTabulation, DateFormat, Every, Over
 from inbedder.cli.deferred_errors import DeferredErrors
-from inbedder.cli.inputs import embed_texts, load_embedder, read_texts
+from inbedder.cli.inputs import embed_texts, load_embedder, read_texts, warn_of_feelings
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
     BatchSize,
@@ -30,6 +31,7 @@ from inbedder.cli.shared_options import (
 from inbedder.grouping.namers import NAMERS
 
 if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
     from inbedder.grouping.result import ClusterResult
 
 Outputs = Annotated[
@@ -62,6 +64,12 @@ Namer = Annotated[
 OneQuestion = Annotated[
     bool, typer.Option("--one-question", help="Treat all -i as wordings of one question and group once.", rich_help_panel=GROUPS)
 ]
+ApartFrom = Annotated[
+    str | None,
+    typer.Option(
+        help='A question whose groups these shall not follow, such as "Is it positive or negative?".', rich_help_panel=GROUPS
+    ),
+]
 Save = Annotated[Path | None, typer.Option(help="Folder to save the groups in, for inbedder assign.")]
 Seed = Annotated[int, typer.Option(help="Seed of k-means.", rich_help_panel=GROUPS)]
 
@@ -83,6 +91,7 @@ def cluster(
     min_size: MinSize = None,
     seed: Seed = 0,
     namer: Namer = "phrases",
+    apart_from: ApartFrom = None,
     one_question: OneQuestion = False,
     every: Every = "auto",
     date_format: DateFormat = None,
@@ -108,9 +117,11 @@ def cluster(
     cross_tabulation = CrossTabulation(table, by or [], over, every, date_format)
     labels = {name: table.column(name) for name in label_column or ()}
     embedder = load_embedder(model, **model_options)
-    options = dict[str, Any](method=method, seed=seed, given_labels=labels, min_size=min_size)
+    options = dict[str, Any](method=method, seed=seed, given_labels=labels, min_size=min_size, apart_from=apart_from)
     options |= {"model": embedder, "batch_size": batch_size}
+    warn_of_feelings(model, [*instructions, apart_from or ""])
     results = _cluster_texts(table.texts, instructions, counts, one_question, guided, namer, options)
+    results = _add_effects(results, embedder, seed, batch_size)
     if not embedder.backbone.answers:
         print_message(f"{model} does not answer, so the groups are named by the words of their texts.")
     cross_tabulation.compute(results)
@@ -121,6 +132,20 @@ def cluster(
         with failures.collect(save):
             save_groupings(results, save)
     failures.raise_all()
+
+
+def _add_effects(results: list[ClusterResult], embedder: InBedder, seed: int, batch_size: int) -> list[ClusterResult]:
+    """Note how much each question changes its groups, if the model reads texts without a question in little time."""
+    if embedder.base_encoder is None:
+        return results
+    from inbedder.grouping.question_effect import describe_effect
+
+    general_vectors = embedder.encode(results[0].texts, batch_size=batch_size)
+    effects = [describe_effect(result, general_vectors, seed) for result in results]
+    return [
+        replace(result, notes=[*result.notes, effect]) if effect else result
+        for result, effect in zip(results, effects, strict=True)
+    ]
 
 
 def _cluster_texts(

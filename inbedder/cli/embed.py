@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.inputs import embed_guided, embed_stream, load_embedder, read_texts, stream_texts
+from inbedder.cli.inputs import embed_guided, embed_stream, load_embedder, read_texts, stream_texts, warn_of_feelings
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
     Address,
@@ -168,6 +168,7 @@ def answer(
     from inbedder.encoding.language_check import warn_of_unreadable
 
     warn_of_unreadable(table.texts, embedder)
+    warn_of_feelings(model, [instruction])
     sampling: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}
     replies = embedder.answer(table.texts, instruction, batch_size=batch_size, **sampling)
     answers = [[reply] if isinstance(reply, str) else reply for reply in replies]

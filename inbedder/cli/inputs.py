@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from inbedder.io.outputs import VectorWriter
     from inbedder.io.tables import Table, TextStream
 
+FEELING = re.compile(r"\b(?:feel|feels|feeling|feelings|emotion|emotions|mood)\b", re.IGNORECASE)
+"""Words of questions about feelings."""
+
 
 def load_embedder(model: str, **options: Any) -> InBedder:
     """Load a model and print its dtype and device."""
@@ -26,6 +30,16 @@ def load_embedder(model: str, **options: Any) -> InBedder:
     embedder = InBedder(model, **options)
     print_message(f"{model} computes in {embedder.compute_dtype} on {embedder.backbone.model.device}.")
     return embedder
+
+
+def warn_of_feelings(model: str, instructions: Sequence[str | None]) -> None:
+    """Advise the larger bundled model for questions about feelings, which ``mini`` misreads in plain cases."""
+    from inbedder.prompting.templates import resolve_instruction
+
+    if model == "mini" and any(FEELING.search(resolve_instruction(instruction)) for instruction in instructions if instruction):
+        print_message(
+            "mini misreads feelings in plain cases. --model small reads more of them rightly (inbedder models install small)."
+        )
 
 
 def read_texts(source: str, text_column: list[str] | None, skip_bad: bool, delimiter: str | None = None) -> Table:

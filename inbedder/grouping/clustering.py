@@ -8,20 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.arguments import check_columns, check_list, check_seed, check_vectors, has_columns
+from inbedder.arguments import check_columns, check_list, check_seed, check_string, check_vectors, has_columns
 from inbedder.embedder import InBedder
 from inbedder.encoding.language_check import warn_of_unreadable
 from inbedder.errors import InputError
+from inbedder.grouping.apart_from import find_group_directions, remove_directions
 from inbedder.grouping.deduplicate import merge_duplicate_groups
 from inbedder.grouping.describe_groups import GroupedRows, answer_rows, describe_groups
 from inbedder.grouping.explain import find_central_texts, measure_agreement
 from inbedder.grouping.mean_wordings import check_wordings, encode_wordings
 from inbedder.grouping.namers import Namer
 from inbedder.grouping.naming import find_namer, get_namer_name
-from inbedder.grouping.partition import Labels, Partition, check_groups, make_regrouping, partition
+from inbedder.grouping.partition import Labels, Partition, check_groups, group, make_regrouping, partition
 from inbedder.grouping.provenance import Provenance
 from inbedder.grouping.result import ClusterResult
 from inbedder.grouping.stability import measure_stability
+from inbedder.grouping.threads import limit_threads
 from inbedder.prompting.templates import check_texts
 from inbedder.vectors import Vectors
 
@@ -42,6 +44,7 @@ def cluster(
     min_size: int | None = None,
     embeddings: Vectors | None = None,
     given_labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
+    apart_from: str | None = None,
     namer: str | Namer = "phrases",
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
@@ -60,6 +63,8 @@ def cluster(
         embeddings: Vectors of the texts under the instruction, shape (n, d), if you already have them. For vectors from
             ``encode_guided`` the model answers only the sample and the texts nearest to each centre.
         given_labels: Known labels to compare the groups with: n labels, or several such lists by name or as a table.
+        apart_from: Another question, such as "Is it positive or negative?", whose groups these shall not follow: the directions
+            in which its groups differ are removed from the vectors (``apart_from``).
         namer: How groups are named: a name in ``namers.NAMERS`` (listed by ``inbedder cluster --help``), "model:NAME" for titles
             that another model writes, or a callable.
         batch_size: Batch size.
@@ -99,25 +104,46 @@ def cluster(
     else:
         vectors = embedder.encode(rows, instruction, **options) if embeddings is None else embeddings
     question = None if instruction is None else str(instruction)
-    groups = partition(vectors, k, seed, method=method, min_size=min_size)
+    removed = None
+    if apart_from is not None:
+        removed = _find_directions_of(embedder, rows, apart_from, vectors, seed, options)
+        vectors = remove_directions(vectors, removed)
+    with limit_threads(len(rows)):
+        groups = partition(vectors, k, seed, method=method, min_size=min_size)
     answers = answer_rows(embedder, rows, question, _choose_rows_to_answer(rows, vectors, groups.labels), options)
     merge, regroup = k == "auto" and groups.branches is None, make_regrouping(method, len(rows), min_size)
     labels, left_out, notes = merge_duplicate_groups(answers, groups.labels, left_out=groups.left_out, merge=merge)
+    with limit_threads(len(rows)):
+        stability = _measure_stability(vectors, labels, left_out, regroup, seed, int(groups.labels.max()) + 1)
     return describe_groups(
         embedder,
         question,
         GroupedRows(rows, vectors, labels, answers),
         namer,
         label_agreements={name: measure_agreement(labels, values) for name, values in label_columns.items()},
-        stability=_measure_stability(vectors, labels, left_out, regroup, seed, int(groups.labels.max()) + 1),
+        stability=stability,
         wordings=wordings,
         choice=groups.choice,
         branches=groups.branches,
         left_out=left_out,
         provenance=Provenance(embedder.spec, _order_wordings(question, wordings), get_namer_name(namer, embedder)),
-        notes=[*notes, *_explain_single_group(method, groups)],
+        notes=[*notes, *_explain_single_group(method, groups), *_explain_removal(apart_from, removed)],
+        removed_directions=removed,
         index=texts.index if hasattr(texts, "iloc") else None,
     )
+
+
+def _find_directions_of(
+    embedder: InBedder, rows: list[str], question: str, vectors: Vectors, seed: int, options: dict[str, Any]
+) -> Vectors:
+    """Find the directions in which the groups of another question differ."""
+    other_vectors = embedder.encode(rows, check_string("apart_from", question), **options)
+    with limit_threads(len(rows)):
+        return find_group_directions(vectors, group(other_vectors, "auto", seed))
+
+
+def _explain_removal(apart_from: str | None, removed: Vectors | None) -> list[str]:
+    return [] if removed is None else [f"Grouped apart from {apart_from!r}: what its {len(removed) + 1} groups say is left out."]
 
 
 def _explain_single_group(method: str, groups: Partition) -> list[str]:

@@ -64,6 +64,8 @@ class GroupedTexts:
     """Model, settings and instruction."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the reader, such as which groups were merged."""
+    removed_directions: Vectors | None = None
+    """Directions that were removed from the vectors (``apart_from``), float32, shape (r, d); None if none were."""
     index: Any = None
     """Index of the texts if they were a pandas column; None otherwise."""
 

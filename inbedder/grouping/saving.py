@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from inbedder.arguments import check_integer, check_vectors
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, format_value
+from inbedder.grouping.apart_from import remove_directions
 from inbedder.grouping.assignment import Assignment
 from inbedder.grouping.explain import find_central_texts, find_keywords
 from inbedder.grouping.group_distances import find_nearest_centres, find_new_groups, measure_member_distances, measure_typicality
@@ -28,6 +29,8 @@ from inbedder.vectors import Vectors, normalize_vectors
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
 
+ARRAYS = ("centres", "labels", "distances", "removed")
+"""Names of the saved arrays."""
 STORED_ANSWERS_PER_GROUP = 50
 """Maximum number of distinct answers saved per group."""
 EXAMPLES_PER_GROUP = 5
@@ -92,6 +95,8 @@ class Grouping:
     """Group of each stored distance, int64, shape (m,)."""
     distances: Vectors
     """Distance of each encoded text to the centre of the other members of its group, float32, shape (m,)."""
+    removed_directions: Vectors | None = None
+    """Directions that are removed from vectors (``apart_from``), float32, shape (r, d); None if none are."""
     load_options: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments for loading the model at its first use, such as cache, device and dtype."""
     _embedder: InBedder | None = field(default=None, init=False)
@@ -146,7 +151,8 @@ class Grouping:
                 directions = directions[np.isin(members, sample)]
             distances.append(measure_member_distances(directions, centres[-1], len(members)))
         labels = np.repeat(np.arange(count), [len(group_distances) for group_distances in distances])
-        grouping = cls(result.provenance, groups, np.stack(centres), labels, np.concatenate(distances))
+        removed = result.removed_directions
+        grouping = cls(result.provenance, groups, np.stack(centres), labels, np.concatenate(distances), removed)
         grouping._embedder = model
         return grouping
 
@@ -168,10 +174,11 @@ class Grouping:
             InputError: If the folder holds no grouping, the grouping is damaged, or the model is another one.
             ModelError: If the model cannot be loaded.
         """
-        metadata, (centres, labels, distances) = read_grouping_files(folder, ("centres", "labels", "distances"))
+        metadata, (centres, labels, distances, removed) = read_grouping_files(folder, ARRAYS)
         try:
             groups = [StoredGroup(**group) for group in metadata["groups"]]
-            grouping = cls(Provenance.from_dict(metadata["provenance"]), groups, centres, labels, distances, load_options)
+            provenance = Provenance.from_dict(metadata["provenance"])
+            grouping = cls(provenance, groups, centres, labels, distances, removed if len(removed) else None, load_options)
         except (InputError, KeyError, TypeError, ValueError) as error:
             raise make_damage_error(folder, f"its settings are incomplete ({format_value(error)})") from error
         if reason := grouping._find_contradiction():
@@ -194,6 +201,8 @@ class Grouping:
             return f"labels of type {self.labels.dtype} and distances of type {self.distances.dtype}"
         if not (np.isfinite(self.centres).all() and np.isfinite(self.distances).all()):
             return "its arrays contain NaN or infinite numbers"
+        if self.removed_directions is not None and self.removed_directions.shape[1:] != self.centres.shape[1:]:
+            return f"removed directions of shape {self.removed_directions.shape}"
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < count:
             return f"labels beyond its {count} groups"
         return None if all(group.has_valid_types() for group in self.groups) else "a group has values of wrong types"
@@ -208,7 +217,10 @@ class Grouping:
             InputError: If the folder cannot be used.
         """
         metadata = {"provenance": self.provenance.to_dict(), "groups": [asdict(group) for group in self.groups]}
-        write_grouping_files(folder, metadata, {"centres": self.centres, "labels": self.labels, "distances": self.distances})
+        no_directions = np.empty((0, self.centres.shape[1]), dtype=np.float32)
+        removed = no_directions if self.removed_directions is None else self.removed_directions
+        arrays = dict(zip(ARRAYS, (self.centres, self.labels, self.distances, removed), strict=True))
+        write_grouping_files(folder, metadata, arrays)
 
     @property
     def model(self) -> InBedder:
@@ -309,6 +321,8 @@ class Grouping:
         if vectors.shape[1] != self.centres.shape[1]:
             width = self.centres.shape[1]
             raise InputError(f"The groups have vectors of {width} dimensions, but these have {vectors.shape[1]}.")
+        if self.removed_directions is not None:
+            vectors = remove_directions(vectors, self.removed_directions)
         return _Batch(texts, vectors, self.provenance.answer(self.model, texts, **options), index)
 
     def _assign_batch(self, batch: _Batch) -> Assignment:

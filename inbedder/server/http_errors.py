@@ -68,7 +68,7 @@ def convert_validation_errors(errors: Sequence[Mapping[str, Any]]) -> RefusalErr
     """Convert pydantic's errors to a refusal, without the values.
 
     Args:
-        errors: The errors, as pydantic lists them.
+        errors: The errors, as pydantic lists them; that of an unknown field may have the name of the "nearest" field.
 
     Returns:
         A refusal with 422, or with 400 for a body that is not JSON.
@@ -79,7 +79,9 @@ def convert_validation_errors(errors: Sequence[Mapping[str, Any]]) -> RefusalErr
     names = [str(part)[:MAX_NAME_CHARACTERS] for part in first["loc"] if part != "body"]
     field = names[0] if names else None
     if first["type"] == "extra_forbidden":
-        return RefusalError(422, f"Unknown field {names[-1]!a}. Leave it out.", field=field)
+        nearest = first.get("nearest")
+        advice = f"Did you mean {nearest!r}?" if nearest else "Leave it out."
+        return RefusalError(422, f"Unknown field {names[-1]!a}. {advice}", field=field)
     if first["type"] == "missing":
         return RefusalError(422, f"The field {field or 'body'} is missing.", field=field)
     return RefusalError(422, f"{field or 'body'}: {first['msg']}.", field=field)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from json import JSONDecodeError
 from typing import Any, TypeVar, get_type_hints
@@ -91,7 +92,15 @@ def parse_fields(body: bytes, schema: type[Schema], settings: Settings) -> Schem
     try:
         return schema.model_validate(value)
     except ValidationError as error:
-        raise RequestValidationError(error.errors(include_url=False, include_context=False, include_input=False)) from None
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        raise RequestValidationError([{**each, "nearest": _find_nearest_field(each, schema)} for each in errors]) from None
+
+
+def _find_nearest_field(error: Mapping[str, Any], schema: type[BaseModel]) -> str | None:
+    """Find the field of a request whose name is most like an unknown one."""
+    if error["type"] != "extra_forbidden" or len(error["loc"]) > 1:
+        return None
+    return next(iter(get_close_matches(str(error["loc"][0]).lower(), list(schema.model_fields), n=1)), None)
 
 
 class BodyParser:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 Texts = Annotated[list[str], Field(fail_fast=True)]
 """Texts. Like every list of a request, they are validated up to the first error."""
@@ -13,6 +13,8 @@ Instruction = Annotated[
     str | Texts | None,
     Field(description="A question about the texts: one for all texts, or one per text. @name is a named instruction."),
 ]
+INPUT_NAMES, TEXTS_NAMES = AliasChoices("input", "texts"), AliasChoices("texts", "input")
+"""Names of the texts: those of OpenAI and of Cohere are accepted wherever there is only one list of texts."""
 ModelName = Annotated[str | None, Field(description="A name from GET /v1/models; default: the first.")]
 Truncate = Literal["END", "NONE"]
 
@@ -28,7 +30,8 @@ class EmbeddingsRequest(BaseModel):
 
     model: ModelName = None
     input: str | Texts | TokenIds | Annotated[list[TokenIds], Field(fail_fast=True)] = Field(
-        description="A text, a list of texts, or token ids of the model's tokenizer for one or several texts."
+        validation_alias=INPUT_NAMES,
+        description="A text, a list of texts, or token ids of the model's tokenizer for one or several texts.",
     )
     instruction: Instruction = None
     prompt: Instruction = Field(default=None, description="Another name for instruction.")
@@ -87,7 +90,7 @@ class AnswersRequest(BaseModel):
     model_config = _make_config(model="mini", input=["Terrible film."], instruction="Is the review positive or negative?")
 
     model: ModelName = None
-    input: str | Texts
+    input: str | Texts = Field(validation_alias=INPUT_NAMES)
     instruction: Instruction = None
     n: int = Field(default=1, ge=1, le=16, description="Number of answers per text; they differ only if temperature is above 0.")
     temperature: float = Field(default=0.0, ge=0, le=10, description="0 decodes greedily.")
@@ -106,7 +109,7 @@ class ClustersRequest(BaseModel):
     )
 
     model: ModelName = None
-    texts: Texts | None = None
+    texts: Texts | None = Field(default=None, validation_alias=TEXTS_NAMES)
     ids: Texts | None = Field(default=None, description="Ids that /v1/embeddings returned; the server needs a cache.")
     instructions: Texts | None = Field(
         default=None, description="One grouping per instruction; default: @generic. Not allowed with ids."
@@ -136,7 +139,7 @@ class ClassifyRequest(BaseModel):
     )
 
     model: ModelName = None
-    input: str | Texts
+    input: str | Texts = Field(validation_alias=INPUT_NAMES)
     instruction: str | None = Field(default=None, description="The question whose answers the categories are.")
     categories: Annotated[list[str | CategoryFields], Field(fail_fast=True, description="At least two names, or objects.")]
     examples: dict[str, Texts] | None = Field(default=None, description="Example texts by category, about five each.")

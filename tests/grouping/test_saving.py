@@ -315,12 +315,12 @@ def test_new_groups_are_named_by_the_saved_namer(model, tmp_path, monkeypatch, n
     assert grouping.names[3].startswith(f"{namer} {1 if namer == 'model' else 4}")
 
 
-def test_a_custom_namer_leaves_new_groups_to_the_words(model, tmp_path):
+def test_a_custom_namer_leaves_new_groups_to_the_phrases(model, tmp_path):
     result = cluster(
         TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer=lambda groups: [f"g {i}" for i in range(len(groups))]
     )
     grouping = Grouping.of(result, model)
-    assert grouping.provenance.namer == "words"
+    assert grouping.provenance.namer == "phrases"
     grouping.update(TEXTS[:30], embeddings=make_unfitting_vectors(30))
     assert len(grouping.names) == 4 and grouping.names[3].strip()
 

@@ -15,6 +15,7 @@ from inbedder.grouping.loose_groups import LOOSE_ADVICE, explain_loose_group
 from inbedder.grouping.partition import Labels
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
+from inbedder.grouping.threads import limit_threads
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.prompting.tokenization import clean_text
 
@@ -76,7 +77,8 @@ class View:
 
 def make_view(result: GroupedTexts) -> View:
     """Prepare a grouping for the page."""
-    points, method = maps.project(result.embeddings)
+    with limit_threads(len(result.texts)):
+        points, method = maps.project(result.embeddings)
     positions, groups = maps.place_points(points), categorize_groups(result)
     dense = len(positions) > maps.MAX_DOTS
     marks, mark_of = (maps.draw_density if dense else maps.draw_dots)(positions, groups.category_of)
