@@ -15,6 +15,7 @@ from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import embed_texts, load_embedder, read_texts, warn_of_feelings
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
+    INPUT,
     BatchSize,
     Delimiter,
     GuardCells,
@@ -70,6 +71,10 @@ ApartFrom = Annotated[
         help='A question whose groups these shall not follow, such as "Is it positive or negative?".', rich_help_panel=GROUPS
     ),
 ]
+Split = Annotated[
+    str | None,
+    typer.Option(help="Group the parts of long documents: paragraph, sentence or a number of words.", rich_help_panel=INPUT),
+]
 Save = Annotated[Path | None, typer.Option(help="Folder to save the groups in, for inbedder assign.")]
 Seed = Annotated[int, typer.Option(help="Seed of k-means.", rich_help_panel=GROUPS)]
 
@@ -84,6 +89,7 @@ def cluster(
     model: Model = "mini",
     by: By = None,
     over: Over = None,
+    split: Split = None,
     save: Save = None,
     label_column: LabelColumns = None,
     title: Title = None,
@@ -110,23 +116,35 @@ def cluster(
         raise typer.BadParameter("it maps vectors of one wording; leave it out with --one-question.", param_hint="--guided")
     check_save_folders(save, groupings)
     table = read_texts(source, text_column, skip_bad, delimiter)
+    from inbedder.grouping.document_parts import parse_unit, split_documents
     from inbedder.grouping.partition import check_groups
 
+    parts = None if split is None else split_documents(table.texts, parse_unit(split))
+    texts_table = table if parts is None else table.repeat_rows(parts.texts, parts.documents.tolist())
     for count in counts:
-        check_groups(count, len(table.texts), method, min_size)  # before the model is loaded
-    cross_tabulation = CrossTabulation(table, by or [], over, every, date_format)
-    labels = {name: table.column(name) for name in label_column or ()}
+        check_groups(count, len(texts_table.texts), method, min_size)  # before the model is loaded
+    cross_tabulation = CrossTabulation(texts_table, by or [], over, every, date_format)
+    labels = {name: texts_table.column(name) for name in label_column or ()}
     embedder = load_embedder(model, **model_options)
     options = dict[str, Any](method=method, seed=seed, given_labels=labels, min_size=min_size, apart_from=apart_from)
     options |= {"model": embedder, "batch_size": batch_size}
     warn_of_feelings(model, [*instructions, apart_from or ""])
-    results = _cluster_texts(table.texts, instructions, counts, one_question, guided, namer, options)
+    results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, namer, options)
     results = _add_effects(results, embedder, seed, batch_size)
     if not embedder.backbone.answers:
         print_message(f"{model} does not answer, so the groups are named by the words of their texts.")
     cross_tabulation.compute(results)
     failures = DeferredErrors()
-    write_groups(results, table, cross_tabulation, output, failures, title=choose_title(title, source), guard_cells=guard_cells)
+    write_groups(
+        results,
+        table,
+        cross_tabulation,
+        output,
+        failures,
+        title=choose_title(title, source),
+        guard_cells=guard_cells,
+        parts=parts,
+    )
     cross_tabulation.print_tables()
     if save is not None:
         with failures.collect(save):

@@ -13,6 +13,7 @@ from inbedder.cli.shared_options import print_message
 if TYPE_CHECKING:
     from inbedder.cli.crosstab_tables import CrossTabulation
     from inbedder.cli.deferred_errors import DeferredErrors
+    from inbedder.grouping.document_parts import DocumentParts
     from inbedder.grouping.explain import LabelAgreement
     from inbedder.grouping.result import ClusterResult
     from inbedder.io.tables import Table
@@ -31,21 +32,30 @@ def write_groups(
     *,
     title: str,
     guard_cells: bool,
+    parts: DocumentParts | None = None,
 ) -> None:
     """Write reports and tables, and print the groups. A table is the input with the columns of ``make_group_columns``."""
+    from inbedder.grouping.document_parts import make_document_columns
     from inbedder.grouping.grouped_texts import make_group_columns
     from inbedder.grouping.report.page import save_report
     from inbedder.io.outputs import write_records
 
     pages = [path for path in output if path.suffix.lower() == ".html"]
     tables = [path for path in output if path not in pages]
-    rows = table.with_columns(make_group_columns(results)) if tables else []
+    columns = make_group_columns(results) if parts is None else make_document_columns(results, parts)
+    rows = table.with_columns(columns) if tables else []
+    numbers = table.rows if parts is None else [table.rows[document] for document in parts.documents]
     written_paths = []
     for path in output:
         with failures.collect(path):
             if path in pages:
                 cross_tables, timelines = cross_tabulation.tables, cross_tabulation.timelines
-                tables_and_rows: dict[str, Any] = {"cross_tables": cross_tables, "timelines": timelines, "numbers": table.rows}
+                tables_and_rows: dict[str, Any] = {
+                    "cross_tables": cross_tables,
+                    "timelines": timelines,
+                    "numbers": numbers,
+                    "parts": parts,
+                }
                 save_report(results, path, title=title, **tables_and_rows)
             else:
                 write_records(rows, path, guard_cells=guard_cells)

@@ -106,10 +106,7 @@ def make_group_columns(results: Sequence[GroupedTexts]) -> dict[str, list[Any]]:
         group are None.
     """
     columns: dict[str, list[Any]] = {}
-    for result in results:
-        suffix = f": {result.instruction}" if len(results) > 1 else ""
-        while f"group{suffix}" in columns:  # the same question again
-            suffix += " (again)"
+    for result, suffix in zip(results, make_column_suffixes(results), strict=True):
         fitting = result.labels if result.left_out is None else np.where(result.labels == result.left_out, -1, result.labels)
         labels, names = fitting.tolist(), result.names
         columns[f"group{suffix}"] = [label + 1 if label >= 0 else None for label in labels]
@@ -119,3 +116,21 @@ def make_group_columns(results: Sequence[GroupedTexts]) -> dict[str, list[Any]]:
             None if math.isnan(fit) else round(fit, 3) for fit in measure_fit(result.embeddings, fitting).tolist()
         ]
     return columns
+
+
+def make_column_suffixes(results: Sequence[GroupedTexts]) -> list[str]:
+    """Make what the names of table columns end in: nothing for one grouping, else the question of each.
+
+    Args:
+        results: Groupings of the same texts.
+
+    Returns:
+        Distinct suffixes, one per grouping.
+    """
+    suffixes: list[str] = []
+    for result in results:
+        suffix = f": {result.instruction}" if len(results) > 1 else ""
+        while suffix in suffixes:  # the same question again
+            suffix += " (again)"
+        suffixes.append(suffix)
+    return suffixes

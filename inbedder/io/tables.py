@@ -7,7 +7,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -59,6 +59,18 @@ class Table:
         if name not in columns:
             raise InputError(f"No column {format_value(name)}. The columns are: {format_names(columns)}.")
         return [record.get(name) for record in self.records]
+
+    def repeat_rows(self, texts: Sequence[str], rows: Sequence[int]) -> Table:
+        """Return a table with a row for each part of the texts, for reading only.
+
+        Args:
+            texts: m parts.
+            rows: Position of the row of each part.
+
+        Returns:
+            A table whose columns have m values.
+        """
+        return replace(self, texts=list(texts), records=[self.records[i] for i in rows], rows=[self.rows[i] for i in rows])
 
     def with_columns(self, columns: Mapping[str, Sequence[Any]]) -> list[Record]:
         """Return the rows of the file with additional columns after their own.

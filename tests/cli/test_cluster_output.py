@@ -191,3 +191,30 @@ def test_ids_and_bytes_of_a_table_are_written_as_text(folder, monkeypatch, make_
     for name in outputs:
         assert [str(row["id"]) for row in read_rows(name)] == [str(key) for key in ids]
     assert {row["raw"] for row in read_rows("o.xlsx")} == {"\\xff"}
+
+
+def test_the_parts_of_documents_are_grouped_and_shares_written(folder, monkeypatch, make_model):
+    (folder / "letters.csv").write_text('id,text\n1,"a b c d"\n2,"e f"\n')
+    options = (
+        "-i",
+        "What?",
+        "-k",
+        "2",
+        "--split",
+        "2",
+        "--by",
+        "id",
+        "--model",
+        make_model("bert"),
+        "-o",
+        "out.csv",
+        "-o",
+        "p.html",
+    )
+    assert run(monkeypatch, "cluster", "letters.csv", *options) == 0
+    rows = read_rows("out.csv")
+    assert [row["id"] for row in rows] == ["1", "2"] and list(rows[0]) == ["id", "text", "group", "group_name", "groups"]
+    assert all("%" in row["groups"] for row in rows)
+    assert rows[1]["groups"].endswith(" 100%")
+    page = (folder / "p.html").read_text("utf-8")
+    assert '"texts":["a b","c d","e f"]' in page and '"numbers":[1,1,2]' in page and '"shares":["' in page

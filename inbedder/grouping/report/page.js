@@ -60,6 +60,7 @@
   const cell = (row, view) => {
     const node = element('td', '');
     node.append(groupLabel(view, dimensions[view].categoryOf[row]));
+    if (views[view].shares.length) node.append(element('p', 'Whole document: ' + views[view].shares[row], 'shares'));
     if (views[view].answers[row]) {
       const answer = element('p', '“' + views[view].answers[row] + '”', 'answer');
       answer.dir = 'auto';

@@ -24,6 +24,7 @@ from inbedder.io.outputs import import_jinja2
 from inbedder.prompting.tokenization import clean_text
 
 if TYPE_CHECKING:
+    from inbedder.grouping.document_parts import DocumentParts
     from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.grouping.timelines import Timeline
 
@@ -36,6 +37,7 @@ def save_report(
     cross_tables: Sequence[CrossTable] | None = None,
     timelines: Sequence[Timeline] = (),
     numbers: Sequence[int] | None = None,
+    parts: DocumentParts | None = None,
 ) -> None:
     """Write the report of one or several groupings of one corpus.
 
@@ -46,13 +48,14 @@ def save_report(
         cross_tables: Cross tables from ``crosstab``; None cross-tabulates the groupings with each other.
         timelines: Timelines from ``make_timelines``.
         numbers: Row number of each text, n; None counts from 1.
+        parts: The documents whose parts the texts are, or None.
 
     Raises:
         InputError: If there is nothing to report, the texts differ, or the file cannot be written.
     """
     if cross_tables is None and not timelines:  # otherwise the tables already hold the groups' names
         results = deduplicate_group_names(results)
-    page = render_report(results, title=title, cross_tables=cross_tables, timelines=timelines, numbers=numbers)
+    page = render_report(results, title=title, cross_tables=cross_tables, timelines=timelines, numbers=numbers, parts=parts)
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8", newline="\n")
 
@@ -64,6 +67,7 @@ def render_report(
     cross_tables: Sequence[CrossTable] | None = None,
     timelines: Sequence[Timeline] = (),
     numbers: Sequence[int] | None = None,
+    parts: DocumentParts | None = None,
 ) -> str:
     """Render the report of one or several groupings of one corpus.
 
@@ -73,6 +77,7 @@ def render_report(
         cross_tables: Cross tables from ``crosstab``; None cross-tabulates the groupings with each other.
         timelines: Timelines from ``make_timelines``.
         numbers: Row number of each text, n; None counts from 1.
+        parts: The documents whose parts the texts are, or None.
 
     Returns:
         HTML that encodes as UTF-8.
@@ -105,12 +110,15 @@ def render_report(
         shown_count=len(row_ids),
         has_truncated_texts=any(len(texts[row]) > page_data.MAX_TEXT_CHARACTERS for row in row_ids),
         max_text_characters=page_data.MAX_TEXT_CHARACTERS,
+        has_parts=parts is not None,
         views=views,
         dimensions=[(dimensions.get_title(number), categories.names) for number, categories in enumerate(dimensions.all)],
         heatmaps=heatmaps,
         timelines=charted_timelines,
         answered=any(any(result.answers) for result in results),
-        data=page_data.collect_page_data(results, views, dimensions, all_heatmaps, row_ids, numbers or range(1, len(texts) + 1)),
+        data=page_data.collect_page_data(
+            results, views, dimensions, all_heatmaps, row_ids, numbers or range(1, len(texts) + 1), parts
+        ),
         light=LIGHT,
         dark=DARK,
         size=(WIDTH, HEIGHT),

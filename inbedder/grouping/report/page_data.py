@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.grouping.crosstab import Categories, CrossTable, categorize_groups
+from inbedder.grouping.document_parts import DocumentParts, describe_shares
 from inbedder.grouping.report.views import MAX_ANSWER_CHARACTERS, View, clip, resolve_question
 from inbedder.io.cell_values import to_json_value
 from inbedder.io.csv_cells import FORMULA_STARTS, NUMBER_PATTERN, QUOTED_CHARACTERS
@@ -103,6 +104,14 @@ def make_heatmap(table: CrossTable, dimensions: Dimensions) -> Heatmap:
     return Heatmap(table, rows, columns, np.clip(table.residuals / 8, -1, 1).round(2).tolist())
 
 
+def _list_shares(result: GroupedTexts, parts: DocumentParts | None, row_ids: NDArray[np.int64]) -> list[str]:
+    """List the groups of the document of each text of the page; empty without documents."""
+    if parts is None:
+        return []
+    lines = describe_shares(parts.measure_shares(result.labels, len(result.names)), result.names)
+    return [clip(lines[parts.documents[row]], MAX_TEXT_CHARACTERS) for row in row_ids]
+
+
 def make_charts(timeline: Timeline) -> list[Chart]:
     """Prepare a timeline for the page: one chart per group, the most significant change first."""
     charts = [
@@ -130,6 +139,7 @@ def collect_page_data(
     heatmaps: Sequence[Heatmap],
     row_ids: NDArray[np.int64],
     numbers: Sequence[int],
+    parts: DocumentParts | None,
 ) -> dict[str, Any]:
     """Collect the data for the page's script.
 
@@ -140,6 +150,7 @@ def collect_page_data(
         heatmaps: The cross tables.
         row_ids: Positions of the page's texts.
         numbers: Row number of each text.
+        parts: The documents whose parts the texts are, or None.
 
     Returns:
         A dictionary that JSON can hold; "csv" has the rules of ``csv_cells`` for the table that the page saves.
@@ -163,6 +174,7 @@ def collect_page_data(
                 "marks": [mark[:4] for mark in view.marks],
                 "markOf": view.mark_of[row_ids].tolist(),
                 "answers": [clip(result.answers[row], MAX_ANSWER_CHARACTERS) for row in row_ids],
+                "shares": _list_shares(result, parts, row_ids),
             }
             for result, view in zip(results, views, strict=True)
         ],
