@@ -183,9 +183,17 @@ def _cluster_texts(
     if one_question:
         return [cluster_texts(texts, instructions, k=counts[0], **options)]
     vectors_by_instruction = embed_texts(options["model"], texts, instructions, guided, options["batch_size"])
+    apart_from = options.pop("apart_from")  # no question is grouped apart from itself
     return deduplicate_group_names(
         [
-            cluster_texts(texts, instruction, k=count, embeddings=vectors, **options)
+            cluster_texts(
+                texts,
+                instruction,
+                k=count,
+                embeddings=vectors,
+                apart_from=None if instruction == apart_from else apart_from,
+                **options,
+            )
             for instruction, count, vectors in zip(instructions, counts, vectors_by_instruction, strict=True)
         ]
     )

@@ -31,6 +31,7 @@ def demo(
         k=[k, "2"],
         label_column=["polarity"],
         by=["polarity"],
+        apart_from=QUESTIONS[1],
         model=model,
     )
     print_message(f"Open {output} in a browser.")

@@ -40,6 +40,8 @@ SWEAR_STEMS = frozenset(
     "ass asshol bastard bitch bullshit crap cunt damn dick fuck fucker motherfuck piss shit shitti slut whore".split()
 )
 """Stems that are in a name only if half of the group's texts hold them."""
+OTHER_NAMELESS_WORDS = frozenset("n't n’t like two three four five six seven eight nine ten".split())
+"""Words besides the stopwords that tell nothing in a name; texts that were tokenized hold "n't"."""
 NO_WORD, START = "", "."
 """Placeholders between the words of a line: for stopwords, and for its start and punctuation."""
 
@@ -94,7 +96,7 @@ def split_line(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _load_nameless_words() -> frozenset[str]:
-    return load_stopwords("ours") | load_stopwords("nltk")
+    return load_stopwords("ours") | load_stopwords("nltk") | OTHER_NAMELESS_WORDS
 
 
 class _Lines:
