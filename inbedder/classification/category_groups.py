@@ -8,11 +8,11 @@ import numpy as np
 
 from inbedder.grouping.describe_groups import GroupedRows, answer_rows, describe_groups
 from inbedder.grouping.provenance import Provenance
+from inbedder.grouping.result import ClusterResult
 
 if TYPE_CHECKING:
     from inbedder.classification.category_result import Classification
     from inbedder.embedder import InBedder
-    from inbedder.grouping.result import ClusterResult
 
 
 def make_category_groups(classification: Classification, model: InBedder, **options: Any) -> ClusterResult:
@@ -35,6 +35,7 @@ def make_category_groups(classification: Classification, model: InBedder, **opti
     names = [classification.categories[number].name for number in order]
     answers = answer_rows(model, texts, question, np.arange(len(texts)), options)
     return describe_groups(
+        ClusterResult,
         model,
         question,
         GroupedRows(texts, classification.embeddings, rank[chosen], answers),

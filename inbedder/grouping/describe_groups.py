@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +15,16 @@ from inbedder.grouping.explain import find_central_texts, find_keywords
 from inbedder.grouping.loose_groups import is_mixed
 from inbedder.grouping.naming import collect_contents, name_groups
 from inbedder.grouping.provenance import NO_INSTRUCTION
-from inbedder.grouping.result import ClusterResult
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
+    from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.grouping.namers import Namer
     from inbedder.grouping.partition import Labels
     from inbedder.vectors import Vectors
 
 logger = logging.getLogger(__name__)
+Result = TypeVar("Result", bound="GroupedTexts")
 
 
 class GroupedRows(NamedTuple):
@@ -40,11 +41,17 @@ class GroupedRows(NamedTuple):
 
 
 def describe_groups(
-    embedder: InBedder, question: str | None, rows: GroupedRows, namer: Namer | Sequence[str], **fields: Any
-) -> ClusterResult:
+    kind: type[Result],
+    embedder: InBedder,
+    question: str | None,
+    rows: GroupedRows,
+    namer: Namer | Sequence[str],
+    **fields: Any,
+) -> Result:
     """Describe groups by their answers, or by the words of their texts if there are no answers.
 
     Args:
+        kind: The class of the result.
         embedder: The model that made vectors and answers.
         question: The question, or None for general-purpose vectors.
         rows: The texts in their groups.
@@ -62,7 +69,7 @@ def describe_groups(
     words = find_keywords(answers, labels) if answered else find_keywords(texts, labels, weighting="standing-out")
     contents = collect_contents(texts, answers, vectors, labels, words)
     titles = name_groups(namer, contents) if callable(namer) else list(namer)
-    return ClusterResult(
+    return kind(
         instruction=NO_INSTRUCTION if question is None else question,
         texts=texts,
         labels=labels,

@@ -15,6 +15,7 @@ import numpy as np
 from inbedder.grouping.group_distances import measure_fit
 
 if TYPE_CHECKING:
+    from inbedder.grouping.edits import Split
     from inbedder.grouping.explain import LabelAgreement
     from inbedder.grouping.number_of_groups import Choice
     from inbedder.grouping.partition import Labels
@@ -66,6 +67,10 @@ class GroupedTexts:
     """Sentences for the reader, such as which groups were merged."""
     removed_directions: Vectors | None = None
     """Directions that were removed from the vectors (``apart_from``), float32, shape (r, d); None if none were."""
+    parts: Labels | None = None
+    """Group of each text before groups were merged and texts moved, int64, shape (n,); None if neither was done."""
+    splits: list[Split] = field(default_factory=list)
+    """Groups that were split by further questions, in this order."""
     index: Any = None
     """Index of the texts if they were a pandas column; None otherwise."""
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from inbedder.errors import MissingExtraError
+import numpy as np
+
+from inbedder.arguments import check_integer
+from inbedder.errors import InputError, MissingExtraError
+from inbedder.grouping.edits import merge_groups, move_texts, rename_groups, split_group
 from inbedder.grouping.grouped_texts import GroupedTexts, make_group_columns
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from inbedder.embedder import InBedder
 
 
 class ClusterResult(GroupedTexts):
@@ -45,6 +52,89 @@ class ClusterResult(GroupedTexts):
         except ImportError as error:
             raise MissingExtraError("pandas", "mini") from error
         return pd.DataFrame(self.rows(), index=self.index)
+
+    def merge(self, numbers: Sequence[int], name: str | None = None) -> ClusterResult:
+        """Merge groups.
+
+        Args:
+            numbers: Numbers of two or more groups, from 0.
+            name: Name of the merged group; None for that of the largest one.
+
+        Returns:
+            The grouping with the groups renumbered by falling size. Agreement with labels and the stability of the merged group
+            are not known.
+
+        Raises:
+            InputError: If there are fewer than two groups, or no such group.
+
+        Example:
+            >>> from inbedder import cluster
+            >>> result = cluster(["I love cats", "I love dogs", "The parcel is late"], "What is it about?", k=3)
+            >>> result.merge([0, 1], "pets").names[0]
+            'pets'
+        """
+        return merge_groups(self, numbers, name)
+
+    def move(self, rows: Sequence[int], to: int) -> ClusterResult:
+        """Move texts to another group.
+
+        Args:
+            rows: Positions of the texts, from 0.
+            to: Number of the group, from 0.
+
+        Returns:
+            The grouping with the groups renumbered by falling size. A saved one assigns texts like the moved ones to their group.
+
+        Raises:
+            InputError: If there is no such text or group, or no text to move.
+        """
+        return move_texts(self, rows, to)
+
+    def rename(self, names: Mapping[int, str]) -> ClusterResult:
+        """Rename groups.
+
+        Args:
+            names: New names by number of the group, from 0.
+
+        Returns:
+            The grouping with these names.
+
+        Raises:
+            InputError: If there is no such group, or a name is empty or belongs to another group.
+        """
+        return rename_groups(self, names)
+
+    def split(
+        self, number: int, question: str, k: int | str = "auto", *, model: InBedder | str | None = None, **options: Any
+    ) -> ClusterResult:
+        """Split a group by another question.
+
+        Args:
+            number: Number of the group, from 0.
+            question: The question, such as "Which part of it broke?".
+            k: Number of new groups, or "auto".
+            model: The model that made the grouping, if it is loaded; None loads it.
+            **options: Further keyword arguments of ``cluster``, such as seed and namer.
+
+        Returns:
+            The grouping with the new groups, renumbered by falling size.
+
+        Raises:
+            InputError: If there is no such group, it has fewer than two texts, or the model is another one.
+        """
+        from inbedder.embedder import InBedder
+        from inbedder.grouping.make_groups import make_groups
+
+        members = [
+            self.texts[row] for row in np.flatnonzero(self.labels == check_integer("group", number, 0, len(self.names) - 1))
+        ]
+        if len(members) < 2:
+            raise InputError("The group has only one text. Choose a larger one.")
+        assert self.provenance is not None
+        if isinstance(model, InBedder):
+            self.provenance.check(model)
+        embedder = model if isinstance(model, InBedder) else self.provenance.load_model(model)
+        return split_group(self, number, make_groups(type(self), members, question, embedder, k, **options))
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML report.

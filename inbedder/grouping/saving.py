@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,50 +16,33 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InputError, format_value
 from inbedder.grouping.apart_from import remove_directions
 from inbedder.grouping.assignment import Assignment
+from inbedder.grouping.edits import find_centres
 from inbedder.grouping.explain import find_central_texts, find_keywords
 from inbedder.grouping.group_distances import find_nearest_centres, find_new_groups, measure_member_distances, measure_typicality
+from inbedder.grouping.grouped_texts import GroupedTexts
+from inbedder.grouping.make_groups import make_groups
 from inbedder.grouping.namers import GroupContents
 from inbedder.grouping.naming import deduplicate_names, find_namer, name_groups
 from inbedder.grouping.partition import Labels
 from inbedder.grouping.provenance import NO_INSTRUCTION, Provenance
 from inbedder.grouping.saved_files import make_damage_error, read_grouping_files, write_grouping_files
-from inbedder.prompting.templates import check_texts
+from inbedder.grouping.stored_groups import EXAMPLES_PER_GROUP, Route, StoredGroup, count_answers, merge_stored_groups
+from inbedder.prompting.templates import check_strings, check_texts
 from inbedder.vectors import Vectors, normalize_vectors
-
-if TYPE_CHECKING:
-    from inbedder.grouping.grouped_texts import GroupedTexts
 
 ARRAYS = ("centres", "labels", "distances", "removed")
 """Names of the saved arrays."""
-STORED_ANSWERS_PER_GROUP = 50
-"""Maximum number of distinct answers saved per group."""
-EXAMPLES_PER_GROUP = 5
-"""Number of central texts saved per group."""
 
 
-@dataclass
-class StoredGroup:
-    """A saved group without its centre."""
+class _Places(NamedTuple):
+    """Where n texts belong."""
 
-    name: str
-    """Name of the group."""
-    size: int
-    """Number of texts in the group."""
-    keywords: list[str]
-    """Keywords of the group."""
-    examples: list[str]
-    """The most central texts."""
-    answers: dict[str, int]
-    """The most frequent answers and their counts."""
-    by_hand: bool = False
-    """Whether the user set the name."""
-
-    def has_valid_types(self) -> bool:
-        """Whether every field has its type, which is not sure after loading."""
-        if not (isinstance(self.keywords, list) and isinstance(self.examples, list) and isinstance(self.answers, dict)):
-            return False
-        texts, counts = (self.name, *self.keywords, *self.examples, *self.answers), (self.size, *self.answers.values())
-        return all(isinstance(text, str) for text in texts) and all(isinstance(count, int) for count in counts)
+    labels: Labels
+    distances: Vectors
+    typicality: Vectors
+    answers: list[str]
+    levels: Labels
+    """Level whose centres decided the group of each text."""
 
 
 class _Batch(NamedTuple):
@@ -90,19 +73,24 @@ class Grouping:
     groups: list[StoredGroup]
     """k groups."""
     centres: Vectors
-    """Mean of each group's vectors of length 1, float32, shape (k, d)."""
+    """Means of the vectors of length 1, float32, shape (c, d): one per group, and several for merged groups and moved texts."""
     labels: Labels
-    """Group of each stored distance, int64, shape (m,)."""
+    """Centre of each stored distance, int64, shape (m,)."""
     distances: Vectors
-    """Distance of each encoded text to the centre of the other members of its group, float32, shape (m,)."""
+    """Distance of each encoded text to the mean of the other texts of its centre, float32, shape (m,)."""
     removed_directions: Vectors | None = None
     """Directions that are removed from vectors (``apart_from``), float32, shape (r, d); None if none are."""
+    routes: list[Route] = field(default_factory=list)
+    """Where the texts near each centre belong, c routes; empty for one centre per group."""
+    split_questions: list[str] = field(default_factory=list)
+    """Questions of levels 1, 2, ..., which split groups."""
     load_options: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments for loading the model at its first use, such as cache, device and dtype."""
     _embedder: InBedder | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.centres = np.asarray(self.centres, dtype=np.float32)
+        self.routes = self.routes or [Route(0, number) for number in range(len(self.groups))]
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{group.name!r}: {group.size}" for group in self.groups)
@@ -139,20 +127,19 @@ class Grouping:
         if not count:
             reason = f"Under {format_value(result.instruction)} no text fits a group"
             raise InputError(f"{reason}, so there is nothing to save. Group with a smaller min_size or another method.")
-        sample = getattr(result.embeddings, "sample", None)
-        groups, centres, distances = [], [], []
+        groups = []
         for number, name in enumerate(result.names[:count]):
             members = np.flatnonzero(result.labels == number)
-            directions = np.asarray(normalize_vectors(result.embeddings[members]))
-            answers = _count_answers(result.answers[row] for row in members.tolist())
+            answers = count_answers(result.answers[row] for row in members.tolist())
             groups.append(StoredGroup(name, len(members), result.keywords[number], result.examples[number], answers))
-            centres.append(directions.mean(axis=0))
-            if sample is not None:  # mapped vectors lie closer together than encoded ones
-                directions = directions[np.isin(members, sample)]
-            distances.append(measure_member_distances(directions, centres[-1], len(members)))
-        labels = np.repeat(np.arange(count), [len(group_distances) for group_distances in distances])
-        removed = result.removed_directions
-        grouping = cls(result.provenance, groups, np.stack(centres), labels, np.concatenate(distances), removed)
+        levels = find_centres(result)
+        centres = np.concatenate([level.centres for level in levels])
+        offsets = np.cumsum([0, *(len(level.centres) for level in levels[:-1])])
+        labels = np.concatenate([level.labels + offset for level, offset in zip(levels, offsets, strict=True)])
+        distances = np.concatenate([level.distances for level in levels])
+        routes = [Route(number, target) for number, level in enumerate(levels) for target in level.targets]
+        questions = [split.question for split in result.splits]
+        grouping = cls(result.provenance, groups, centres, labels, distances, result.removed_directions, routes, questions)
         grouping._embedder = model
         return grouping
 
@@ -177,8 +164,13 @@ class Grouping:
         metadata, (centres, labels, distances, removed) = read_grouping_files(folder, ARRAYS)
         try:
             groups = [StoredGroup(**group) for group in metadata["groups"]]
-            provenance = Provenance.from_dict(metadata["provenance"])
-            grouping = cls(provenance, groups, centres, labels, distances, removed if len(removed) else None, load_options)
+            provenance, questions = (
+                Provenance.from_dict(metadata["provenance"]),
+                check_strings("questions", metadata["questions"]),
+            )
+            routes = Route.parse(metadata["routes"], 1 + len(questions))
+            directions = removed if len(removed) else None
+            grouping = cls(provenance, groups, centres, labels, distances, directions, routes, questions, load_options)
         except (InputError, KeyError, TypeError, ValueError) as error:
             raise make_damage_error(folder, f"its settings are incomplete ({format_value(error)})") from error
         if reason := grouping._find_contradiction():
@@ -193,8 +185,11 @@ class Grouping:
     def _find_contradiction(self) -> str | None:
         """Find how arrays and groups contradict each other; None if they do not."""
         count = len(self.groups)
-        if self.centres.ndim != 2 or len(self.centres) != count or not count:
+        targets = {route.target for route in self.routes if route.target >= 0}
+        if self.centres.ndim != 2 or len(self.centres) != len(self.routes) or targets != set(range(count)) or not count:
             return f"{count} groups but centres of shape {self.centres.shape}"
+        if {route.level for route in self.routes} != set(range(1 + len(self.split_questions))):
+            return f"{len(self.split_questions)} split groups but other levels"
         if self.labels.ndim != 1 or self.labels.shape != self.distances.shape:
             return f"labels of shape {self.labels.shape} but distances of shape {self.distances.shape}"
         if self.labels.dtype.kind != "i" or self.distances.dtype.kind != "f":
@@ -203,8 +198,8 @@ class Grouping:
             return "its arrays contain NaN or infinite numbers"
         if self.removed_directions is not None and self.removed_directions.shape[1:] != self.centres.shape[1:]:
             return f"removed directions of shape {self.removed_directions.shape}"
-        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < count:
-            return f"labels beyond its {count} groups"
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.centres):
+            return f"labels beyond its {len(self.centres)} centres"
         return None if all(group.has_valid_types() for group in self.groups) else "a group has values of wrong types"
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -216,7 +211,8 @@ class Grouping:
         Raises:
             InputError: If the folder cannot be used.
         """
-        metadata = {"provenance": self.provenance.to_dict(), "groups": [asdict(group) for group in self.groups]}
+        metadata: dict[str, Any] = {"provenance": self.provenance.to_dict(), "groups": [asdict(group) for group in self.groups]}
+        metadata |= {"routes": [list(route) for route in self.routes], "questions": self.split_questions}
         no_directions = np.empty((0, self.centres.shape[1]), dtype=np.float32)
         removed = no_directions if self.removed_directions is None else self.removed_directions
         arrays = dict(zip(ARRAYS, (self.centres, self.labels, self.distances, removed), strict=True))
@@ -239,14 +235,92 @@ class Grouping:
             InputError: If there is no such group, or a name is empty or belongs to another group. Then no group is renamed.
         """
         new_names = {check_integer("group", number, 0, len(self.groups) - 1): name for number, name in names.items()}
-        for name in new_names.values():
-            if not isinstance(name, str) or not name.strip():
-                raise InputError(f"{format_value(name)} is not a valid name of a group. Give a non-empty string.")
-        all_names = [new_names.get(number, group.name) for number, group in enumerate(self.groups)]
-        if duplicates := [name for name, count in Counter(all_names).items() if count > 1 and name in new_names.values()]:
-            raise InputError(f"Two groups would have the name {format_value(duplicates[0])}. Give each group its own name.")
+        self._check_new_names(new_names.values(), [group.name for i, group in enumerate(self.groups) if i not in new_names])
         for number, name in new_names.items():
             self.groups[number] = replace(self.groups[number], name=name, by_hand=True)
+
+    def _check_new_names(self, names: Iterable[str], other_names: Sequence[str]) -> None:
+        """Check that new names are not empty and differ from each other and from other names."""
+        new_names = list(names)
+        for name in new_names:
+            if not isinstance(name, str) or not name.strip():
+                raise InputError(f"{format_value(name)} is not a valid name of a group. Give a non-empty string.")
+        if duplicates := [name for name, count in Counter([*new_names, *other_names]).items() if count > 1 and name in new_names]:
+            raise InputError(f"Two groups would have the name {format_value(duplicates[0])}. Give each group its own name.")
+
+    def merge(self, numbers: Sequence[int], name: str | None = None) -> None:
+        """Merge groups. The merged group keeps the centres of all, so texts that were nearest to one of them still are.
+
+        Args:
+            numbers: Numbers of two or more groups, from 0. The merged group has the smallest; later groups move up.
+            name: Name of the merged group; None for that of the largest one.
+
+        Raises:
+            InputError: If there are fewer than two groups or no such group, or the name belongs to another group.
+        """
+        merged = sorted({check_integer("group", number, 0, len(self.groups) - 1) for number in numbers})
+        if len(merged) < 2:
+            raise InputError("Give at least two groups to merge.")
+        group = merge_stored_groups([self.groups[number] for number in merged], name)
+        remaining = [number for number in range(len(self.groups)) if number not in merged[1:]]
+        self._check_new_names([group.name], [self.groups[number].name for number in remaining if number != merged[0]])
+        new_numbers = {number: position for position, number in enumerate(remaining)}
+        new_numbers |= dict.fromkeys(merged, new_numbers[merged[0]])
+        self.routes = [route if route.target < 0 else Route(route.level, new_numbers[route.target]) for route in self.routes]
+        self.groups = [group if number == merged[0] else self.groups[number] for number in remaining]
+
+    def move(self, texts: Sequence[str], to: int, *, batch_size: int = 32) -> None:
+        """Move texts to another group. Texts like them will be assigned to it, too.
+
+        Args:
+            texts: Texts of the grouping, at least one.
+            to: Number of the group, from 0.
+            batch_size: Batch size.
+
+        Raises:
+            InputError: If there is no text or no such group.
+        """
+        to = check_integer("to", to, 0, len(self.groups) - 1)
+        batch = self._embed_batch(texts, None, batch_size, None)
+        places = self._follow_routes(batch)
+        for level in np.unique(places.levels).tolist():
+            rows = np.flatnonzero(places.levels == level)
+            self._add_centre(Route(level, to), self._read_level(batch, level, rows).vectors)
+        for label in places.labels.tolist():
+            self.groups[label] = replace(self.groups[label], size=max(self.groups[label].size - 1, 0))
+        self.groups[to] = replace(self.groups[to], size=self.groups[to].size + len(batch.texts))
+
+    def split(self, number: int, question: str, texts: Sequence[str], k: int | str = "auto", *, batch_size: int = 32) -> None:
+        """Split a group by another question. New texts of the group are then asked that question, too.
+
+        Args:
+            number: Number of the group, from 0. The first new group takes its number; the others come last.
+            question: The question.
+            texts: The texts of the grouping, or others like them.
+            k: Number of new groups, or "auto".
+            batch_size: Batch size.
+
+        Raises:
+            InputError: If there is no such group, it has fewer than two of the texts, or k is out of range.
+        """
+        number = check_integer("group", number, 0, len(self.groups) - 1)
+        batch = self._embed_batch(texts, None, batch_size, None)
+        members = [batch.texts[row] for row in np.flatnonzero(self._follow_routes(batch).labels == number)]
+        if len(members) < 2:
+            raise InputError(f"{len(members)} of the texts are in group {number + 1}. Give the texts of the grouping.")
+        result = make_groups(GroupedTexts, members, question, self.model, k, batch_size=batch_size)
+        parts = Grouping.of(result, self.model)
+        level = 1 + len(self.split_questions)
+        numbers = [number, *range(len(self.groups), len(self.groups) + len(parts.groups) - 1)]
+        name = self.groups[number].name
+        new_groups = [replace(group, name=f"{name}: {group.name}") for group in parts.groups]
+        self.routes = [Route(route.level, -level) if route.target == number else route for route in self.routes]
+        self.groups = [*self.groups[:number], new_groups[0], *self.groups[number + 1 :], *new_groups[1:]]
+        self.labels = np.concatenate([self.labels, parts.labels + len(self.centres)])
+        self.distances = np.concatenate([self.distances, parts.distances])
+        self.centres = np.concatenate([self.centres, parts.centres])
+        self.routes += [Route(level, numbers[route.target]) for route in parts.routes]
+        self.split_questions = [*self.split_questions, question]
 
     def assign(
         self,
@@ -300,7 +374,9 @@ class Grouping:
         batch = self._embed_batch(texts, embeddings, batch_size, show_progress_bar)
         assignment = self._assign_batch(batch)
         unfit_rows = np.flatnonzero(~assignment.fits)
-        clusters = [unfit_rows[rows] for rows in find_new_groups(batch.vectors[unfit_rows], self.labels, self.distances)]
+        is_first = np.array([route.level == 0 for route in self.routes])[self.labels]
+        new_groups = find_new_groups(batch.vectors[unfit_rows], self.labels[is_first], self.distances[is_first])
+        clusters = [unfit_rows[rows] for rows in new_groups]
         if clusters:
             self._add_groups(clusters, batch)
             assignment = self._assign_batch(batch)
@@ -326,17 +402,51 @@ class Grouping:
         return _Batch(texts, vectors, self.provenance.answer(self.model, texts, **options), index)
 
     def _assign_batch(self, batch: _Batch) -> Assignment:
-        labels, distances = find_nearest_centres(batch.vectors, self.centres)
-        typicality = measure_typicality(distances, self.distances)
+        labels, distances, typicality, answers, _ = self._follow_routes(batch)
         names = [self.groups[label].name for label in labels]
-        return Assignment(batch.texts, labels, distances, typicality, batch.answers, names, batch.index)
+        return Assignment(batch.texts, labels, distances, typicality, answers, names, batch.index)
+
+    def _follow_routes(self, batch: _Batch) -> _Places:
+        """Find the group of each text: that of the nearest centre, or of the nearest one of the level that it leads to."""
+        count = len(batch.texts)
+        places = _Places(
+            *(np.zeros(count, kind) for kind in (np.int64, np.float32, np.float32)), [*batch.answers], np.zeros(count, int)
+        )
+        pending = {0: np.arange(count)}
+        for level in range(1 + len(self.split_questions)):
+            rows = pending.get(level, np.arange(0))
+            numbers = np.array([number for number, route in enumerate(self.routes) if route.level == level])
+            if not len(rows):
+                continue
+            part = self._read_level(batch, level, rows)
+            nearest, places.distances[rows] = find_nearest_centres(part.vectors, self.centres[numbers])
+            stored_distances = self.distances[np.isin(self.labels, numbers)]
+            places.typicality[rows] = measure_typicality(places.distances[rows], stored_distances)
+            places.labels[rows] = targets = np.array([self.routes[number].target for number in numbers])[nearest]
+            places.levels[rows] = level
+            for row, answer in zip(rows.tolist(), part.answers, strict=True):
+                places.answers[row] = answer
+            for target in np.unique(targets[targets < 0]).tolist():
+                pending[-target] = np.union1d(pending.get(-target, np.arange(0)), rows[targets == target])
+        return places
+
+    def _read_level(self, batch: _Batch, level: int, rows: NDArray[np.intp]) -> _Batch:
+        """Read some texts under the question of a level."""
+        texts = [batch.texts[row] for row in rows]
+        if not level:
+            return _Batch(texts, batch.vectors[rows], [batch.answers[row] for row in rows], None)
+        provenance = replace(self.provenance, instruction=self.split_questions[level - 1])
+        options = {"show_progress_bar": False}
+        return _Batch(
+            texts, provenance.encode(self.model, texts, **options), provenance.answer(self.model, texts, **options), None
+        )
 
     def _add_groups(self, clusters: list[NDArray[np.intp]], batch: _Batch) -> None:
         """Add groups of new texts with keywords and names that distinguish them from the stored groups."""
         first = len(self.groups)
         members = np.concatenate(clusters)
         labels = np.repeat(np.arange(first, first + len(clusters)), [len(rows) for rows in clusters])
-        stored_phrases = [(phrase, number) for number, group in enumerate(self.groups) for phrase in _list_phrases(group)]
+        stored_phrases = [(phrase, number) for number, group in enumerate(self.groups) for phrase in group.list_phrases()]
         new_phrases = batch.answers if any(batch.answers) else batch.texts
         documents = [phrase for phrase, _ in stored_phrases] + [new_phrases[row] for row in members]
         words = find_keywords(documents, np.concatenate([[number for _, number in stored_phrases], labels]).astype(np.int64))
@@ -344,19 +454,28 @@ class Grouping:
         examples = find_central_texts(texts, batch.vectors[members], labels - first, EXAMPLES_PER_GROUP)
         names = self._name_clusters(clusters, batch, words)
         for name, rows, group_words, example_rows in zip(names, clusters, words[first:], examples, strict=True):
-            centre = batch.vectors[rows].mean(axis=0)
             name = deduplicate_names([name], [group_words], self.names)[0]
-            answers = _count_answers(batch.answers[row] for row in rows.tolist())
+            answers = count_answers(batch.answers[row] for row in rows.tolist())
             self.groups.append(StoredGroup(name, len(rows), group_words, [texts[row] for row in example_rows], answers))
-            self.centres = np.concatenate([self.centres, centre[None]])
-            self.distances = np.concatenate([self.distances, measure_member_distances(batch.vectors[rows], centre, len(rows))])
-        self.labels = np.concatenate([self.labels, labels])
+            self._add_centre(Route(0, len(self.groups) - 1), batch.vectors[rows])
+
+    def _add_centre(self, route: Route, vectors: Vectors) -> None:
+        """Add the mean of vectors as a centre."""
+        centre = vectors.mean(axis=0)
+        distances = measure_member_distances(vectors, centre, len(vectors))
+        self.labels = np.concatenate([self.labels, np.full(len(vectors), len(self.centres), dtype=np.int64)])
+        self.distances = np.concatenate([self.distances, distances])
+        self.centres = np.concatenate([self.centres, centre[None]])
+        self.routes = [*self.routes, route]
 
     def _name_clusters(self, clusters: list[NDArray[np.intp]], batch: _Batch, words: list[list[str]]) -> list[str]:
         """Name new groups with the namer of the stored groups, which it sees too."""
         contents = []
-        for group, centre, group_words in zip(self.groups, self.centres, words, strict=False):
-            phrases = _list_phrases(group)
+        centres = [
+            self.centres[[route.target == number for route in self.routes]].mean(axis=0) for number in range(len(self.groups))
+        ]
+        for group, centre, group_words in zip(self.groups, centres, words, strict=False):
+            phrases = group.list_phrases()
             answers = phrases if group.answers else [""] * len(phrases)
             contents.append(GroupContents(phrases, answers, normalize_vectors([centre] * len(phrases)), group_words))
         if self.provenance.namer.startswith("model"):  # a title needs only the answers of its own group
@@ -366,12 +485,3 @@ class Grouping:
             texts, answers = [batch.texts[row] for row in rows], [batch.answers[row] for row in rows]
             contents.append(GroupContents(texts, answers, batch.vectors[rows], group_words))
         return name_groups(find_namer(self.provenance.namer, self.model), contents)[stored_count:]
-
-
-def _count_answers(answers: Iterable[str]) -> dict[str, int]:
-    return dict(Counter(answer for answer in answers if answer).most_common(STORED_ANSWERS_PER_GROUP))
-
-
-def _list_phrases(group: StoredGroup) -> list[str]:
-    """List a stored group's answers, repeated by their counts, or its examples if there are none."""
-    return [answer for answer, count in group.answers.items() for _ in range(count)] or group.examples

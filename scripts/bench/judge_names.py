@@ -4,7 +4,7 @@
 python scripts/bench/judge_names.py sheet DATA OUT   # groups the demo and five sets; writes OUT/sheet.txt to read, OUT/key.json
 python scripts/bench/judge_names.py table OUT -o scripts/results/names.json
 
-In sheet.txt each group shows its labels, its most frequent answers and its names in random order, equal ones once. The reader
+In sheet.txt each group shows its labels, its most frequent answers, its most central texts and its names in random order, equal ones once. The reader
 writes a mark for each name, in their order, behind "marks:": 2 where it says what the group is about and tells it apart from the
 other groups of the set, 1 where it is vague or holds a word that misleads, 0 where it misleads or is empty. Names are judged as
 namers give them, before they are set apart.
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEMO = [("What does the customer talk about?", 8), ("Is the review positive or negative?", 2)]
 SETS = {"amazon_multidomain": 0, "airline_tweets": 0, "acos_restaurant": 0, "clinc150": 0, "hwu64": 0}
 """Which of its criteria is asked for."""
-ROWS, MOST_GROUPS, ANSWERS_SHOWN = 500, 12, 8
+ROWS, MOST_GROUPS, ANSWERS_SHOWN, TEXTS_SHOWN, TEXT_CHARACTERS = 500, 12, 8, 4, 160
 
 
 def remove_commas(name: str) -> str:
@@ -67,11 +67,12 @@ def write_sheet(data: Path, folder: Path, model_name: str, cache: Path | None) -
             rows = [row for row, label in enumerate(result.labels.tolist()) if label == number]
             labels = Counter(text_labels[row] for row in rows)
             answers = Counter(group.answers).most_common(ANSWERS_SHOWN)
-            by_namer = {namer: given_names[number] for namer, given_names in names.items()}
+            by_namer = {namer: given[number] or ", ".join(group.keywords[:3]) for namer, given in names.items()}
             names_shown = sorted({remove_commas(one) for one in by_namer.values()})
             draw.shuffle(names_shown)
             lines += ["", f"[{len(key)}] {len(rows)} texts: " + ", ".join(f"{label} {n}" for label, n in labels.most_common(4))]
             lines.append("    answers: " + "; ".join(f"{answer} {n}" for answer, n in answers))
+            lines += [f"    text: {' '.join(text.split())[:TEXT_CHARACTERS]}" for text in result.examples[number][:TEXTS_SHOWN]]
             lines += [f"    {chr(97 + place)}) {one}" for place, one in enumerate(names_shown)]
             lines.append("    marks:")
             purity = labels.most_common(1)[0][1] / len(rows)

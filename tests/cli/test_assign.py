@@ -144,7 +144,7 @@ def test_the_chosen_number_and_the_tree_are_shown(folder, monkeypatch, capsys, m
     assert "groups, chosen from 2 to" in capsys.readouterr().err
     assert run(monkeypatch, "cluster", "many.txt", *options, "-k", "9", "--method", "agglomerative") == 0
     page = (folder / "r.html").read_text(encoding="utf-8")
-    assert page.count(">Branch ") == 3
+    assert page.split('<div class="tree card">')[1].split('<div class="cards')[0].count("<li><p>") == 3
     assert "chosen from" not in page
 
 

@@ -43,7 +43,7 @@ def test_the_demo_writes_what_cluster_writes(folder, monkeypatch, make_model, ca
     assert run(monkeypatch, "demo", "-k", "3", "-o", "demo/page.html", "--model", model) == 0
     assert "Open demo/page.html in a browser." in capsys.readouterr().err
     questions = [word for question in QUESTIONS for word in ("-i", question)]
-    columns = ("--label-column", "polarity", "--by", "polarity")
+    columns = ("--label-column", "polarity", "--by", "polarity", "--apart-from", QUESTIONS[1])
     outputs = ("-o", "page.html", "-o", "groups.csv")
     assert run(monkeypatch, "cluster", REVIEWS, *questions, "-k", "3", "-k", "2", *columns, *outputs, "--model", model) == 0
     for name in ("page.html", "groups.csv"):

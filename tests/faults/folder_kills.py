@@ -104,7 +104,7 @@ class FolderKills:
     def _check(self, name: str, target: Path) -> None:
         if name.endswith("save"):
             self._check_grouping(target, self.groupings[:1])
-            if len(list(target.iterdir())) != 4:
+            if len(list(target.iterdir())) != 5:
                 raise Lost(f"{sorted(os.listdir(target))} left over")
         elif name == "a job":
             write_and_count(name, "", str(target), None, None)

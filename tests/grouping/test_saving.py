@@ -243,7 +243,7 @@ def test_a_setting_of_any_wrong_type_is_damage_or_works(grouping, model, tmp_pat
         ({"centres": np.ones((2, 32))}, r"3 groups but centres of shape \(2, 32\)"),
         ({"centres": np.full((3, 32), np.nan)}, "its arrays contain NaN"),
         ({"labels": np.zeros(4, dtype=int)}, r"labels of shape \(4,\) but distances of shape \(90,\)"),
-        ({"labels": np.full(90, 3)}, "labels beyond its 3 groups"),
+        ({"labels": np.full(90, 3)}, "labels beyond its 3 centres"),
         ({"labels": np.zeros(90)}, "labels of type float64"),
     ],
 )

@@ -1,0 +1,108 @@
+"""What a saved grouping keeps of each group, and where the texts near each centre belong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Any, NamedTuple
+
+from inbedder.arguments import check_integer
+from inbedder.errors import InputError, format_value
+
+STORED_ANSWERS_PER_GROUP = 50
+"""Maximum number of distinct answers saved per group."""
+EXAMPLES_PER_GROUP, KEYWORDS_PER_GROUP = 5, 8
+"""Numbers of central texts and keywords saved per group."""
+
+
+@dataclass
+class StoredGroup:
+    """A saved group without its centre."""
+
+    name: str
+    """Name of the group."""
+    size: int
+    """Number of texts in the group."""
+    keywords: list[str]
+    """Keywords of the group."""
+    examples: list[str]
+    """The most central texts."""
+    answers: dict[str, int]
+    """The most frequent answers and their counts."""
+    by_hand: bool = False
+    """Whether the user set the name."""
+
+    def has_valid_types(self) -> bool:
+        """Whether every field has its type, which is not sure after loading."""
+        if not (isinstance(self.keywords, list) and isinstance(self.examples, list) and isinstance(self.answers, dict)):
+            return False
+        texts, counts = (self.name, *self.keywords, *self.examples, *self.answers), (self.size, *self.answers.values())
+        return all(isinstance(text, str) for text in texts) and all(isinstance(count, int) for count in counts)
+
+    def list_phrases(self) -> list[str]:
+        """List the answers, repeated by their counts, or the examples if there are no answers."""
+        return [answer for answer, count in self.answers.items() for _ in range(count)] or self.examples
+
+
+class Route(NamedTuple):
+    """Where the texts near a centre belong. Level 0 has the grouping's question; each further level that of a split group."""
+
+    level: int
+    """Level of the centre."""
+    target: int
+    """Number of a group; or -j if the texts go on to level j."""
+
+    @classmethod
+    def parse(cls, values: Any, levels: int) -> list[Route]:
+        """Parse the routes of a saved grouping.
+
+        Args:
+            values: Pairs of level and target.
+            levels: Number of levels.
+
+        Returns:
+            The routes.
+
+        Raises:
+            InputError: If a value is out of range, or a route leads back.
+        """
+        routes = [cls(check_integer("level", level, 0, levels - 1), check_integer("target", target)) for level, target in values]
+        if lost := [route for route in routes if route.target < 0 and not route.level < -route.target < levels]:
+            raise InputError(f"The route {format_value(lost[0])} leads to no later level.")
+        return routes
+
+
+def count_answers(answers: Iterable[str]) -> dict[str, int]:
+    """Count the most frequent answers; empty ones do not count."""
+    return dict(Counter(answer for answer in answers if answer).most_common(STORED_ANSWERS_PER_GROUP))
+
+
+def merge_stored_groups(groups: Sequence[StoredGroup], name: str | None) -> StoredGroup:
+    """Merge groups.
+
+    Args:
+        groups: Two or more groups.
+        name: The new name, or None for that of the largest group.
+
+    Returns:
+        The merged group.
+    """
+    largest = max(groups, key=lambda group: group.size)
+    answers: Counter[str] = Counter()
+    for group in groups:
+        answers.update(group.answers)
+    return StoredGroup(
+        name or largest.name,
+        sum(group.size for group in groups),
+        _alternate([group.keywords for group in groups], KEYWORDS_PER_GROUP),
+        _alternate([group.examples for group in groups], EXAMPLES_PER_GROUP),
+        dict(answers.most_common(STORED_ANSWERS_PER_GROUP)),
+        by_hand=name is not None or largest.by_hand,
+    )
+
+
+def _alternate(lists: Sequence[Sequence[str]], limit: int) -> list[str]:
+    """Take entries of several lists in turn, each once."""
+    return list(dict.fromkeys(entry for entry in chain.from_iterable(zip_longest(*lists)) if entry is not None))[:limit]
