@@ -19,6 +19,7 @@ from inbedder.cli.cluster import cluster
 from inbedder.cli.compare_wordings import compare_wordings
 from inbedder.cli.demo import demo
 from inbedder.cli.embed import answer, embed
+from inbedder.cli.groups import app as groups_app
 from inbedder.cli.models import app as models_app
 from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.search import app as index_app
@@ -98,6 +99,7 @@ for _command, _examples in _EXAMPLES.items():
     app.command(cls=ShortHelpCommand, epilog=_heading + "\n\n".join(_examples))(with_help_all(with_expanded_paths(_command)))
 app.add_typer(models_app, name="models")
 app.add_typer(index_app, name="index")
+app.add_typer(groups_app, name="groups")
 
 
 def main() -> None:

@@ -283,8 +283,8 @@ class Grouping:
         to = check_integer("to", to, 0, len(self.groups) - 1)
         batch = self._embed_batch(texts, None, batch_size, None)
         places = self._follow_routes(batch)
-        for level in np.unique(places.levels).tolist():
-            rows = np.flatnonzero(places.levels == level)
+        for level, label in {*zip(places.levels.tolist(), places.labels.tolist(), strict=True)}:
+            rows = np.flatnonzero((places.levels == level) & (places.labels == label))
             self._add_centre(Route(level, to), self._read_level(batch, level, rows).vectors)
         for label in places.labels.tolist():
             self.groups[label] = replace(self.groups[label], size=max(self.groups[label].size - 1, 0))

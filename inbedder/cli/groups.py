@@ -1,0 +1,134 @@
+"""The commands ``inbedder groups FOLDER ...``, which change saved groups. Groups are numbered from 1, as on the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from inbedder.cli.inputs import read_texts
+from inbedder.cli.shared_options import (
+    BatchSize,
+    Delimiter,
+    Input,
+    SkipBad,
+    TextColumn,
+    parse_group_count,
+    print_message,
+    print_result,
+)
+from inbedder.user_paths import expand_path
+
+if TYPE_CHECKING:
+    from inbedder.grouping.saving import Grouping
+
+app = typer.Typer(
+    no_args_is_help=True, help="Merge, rename, move or split saved groups.", epilog="Example: inbedder groups groups/ merge 1 4"
+)
+GroupNumber = Annotated[int, typer.Argument(min=1, metavar="GROUP", help="Number of the group.")]
+
+
+@app.callback()
+def _open_folder(
+    ctx: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder from inbedder cluster --save.")],
+) -> None:
+    """Take the folder before the command."""
+    ctx.obj = expand_path(folder)
+
+
+@app.command(epilog="Example: inbedder groups groups/ show")
+def show(ctx: typer.Context) -> None:
+    """List the groups."""
+    _print_groups(_load(ctx.obj))
+
+
+@app.command(epilog='Example: inbedder groups groups/ merge 1 4 --name "Delivery"')
+def merge(
+    ctx: typer.Context,
+    numbers: Annotated[list[int], typer.Argument(min=1, metavar="GROUP...", help="Numbers of two or more groups.")],
+    name: Annotated[str | None, typer.Option(help="Name of the merged group; default: that of the largest one.")] = None,
+) -> None:
+    """Merge groups."""
+    grouping = _load(ctx.obj)
+    grouping.merge([_check_number(grouping, number) for number in numbers], name)
+    _save(grouping, ctx.obj)
+
+
+@app.command(epilog='Example: inbedder groups groups/ rename 3 "Late delivery"')
+def rename(ctx: typer.Context, number: GroupNumber, name: Annotated[str, typer.Argument(help="The new name.")]) -> None:
+    """Rename a group."""
+    grouping = _load(ctx.obj)
+    grouping.rename({_check_number(grouping, number): name})
+    _save(grouping, ctx.obj)
+
+
+@app.command(epilog="Example: inbedder groups groups/ move reviews.csv --row 12 --row 15 --to 2")
+def move(
+    ctx: typer.Context,
+    source: Input,
+    rows: Annotated[list[int], typer.Option("--row", min=1, help="Number of a row to move, as on the page; repeatable.")],
+    to: Annotated[int, typer.Option(min=1, help="Number of the group.")],
+    text_column: TextColumn = None,
+    delimiter: Delimiter = None,
+    skip_bad: SkipBad = False,
+    batch_size: BatchSize = 32,
+) -> None:
+    """Move texts to another group, and texts like them."""
+    from inbedder.errors import InputError
+
+    grouping = _load(ctx.obj)
+    to = _check_number(grouping, to)
+    table = read_texts(source, text_column, skip_bad, delimiter)
+    texts = dict(zip(table.rows, table.texts, strict=True))
+    if lost := [row for row in rows if row not in texts]:
+        raise InputError(f"The table has no text in row {lost[0]}. Its rows are numbered from 1, without the header.")
+    grouping.move([texts[row] for row in dict.fromkeys(rows)], to, batch_size=batch_size)
+    _save(grouping, ctx.obj)
+
+
+@app.command(epilog='Example: inbedder groups groups/ split 3 reviews.csv -i "Which part broke?"')
+def split(
+    ctx: typer.Context,
+    number: GroupNumber,
+    source: Input,
+    instruction: Annotated[str, typer.Option("-i", "--instruction", help="The question that splits the group.")],
+    k: Annotated[str, typer.Option("-k", help="Number of new groups, or auto.")] = "auto",
+    text_column: TextColumn = None,
+    delimiter: Delimiter = None,
+    skip_bad: SkipBad = False,
+    batch_size: BatchSize = 32,
+) -> None:
+    """Split a group by another question."""
+    grouping = _load(ctx.obj)
+    position, count = _check_number(grouping, number), parse_group_count(k)
+    table = read_texts(source, text_column, skip_bad, delimiter)
+    grouping.split(position, instruction, table.texts, count, batch_size=batch_size)
+    _save(grouping, ctx.obj)
+
+
+def _load(folder: Path) -> Grouping:
+    from inbedder.grouping.saving import Grouping
+
+    return Grouping.load(folder)
+
+
+def _check_number(grouping: Grouping, number: int) -> int:
+    """Convert the number of a group from 1 to its position."""
+    if number > len(grouping.groups):
+        raise typer.BadParameter(f"there are {len(grouping.groups)} groups.", param_hint="GROUP")
+    return number - 1
+
+
+def _save(grouping: Grouping, folder: Path) -> None:
+    grouping.save(folder)
+    _print_groups(grouping)
+    print_message(f"Saved: {folder}")
+
+
+def _print_groups(grouping: Grouping) -> None:
+    print_message(grouping.question)
+    print_result("  group   texts  name")
+    for number, group in enumerate(grouping.groups, 1):
+        print_result(f"{number:7d} {group.size:7d}  {group.name}")

@@ -1,0 +1,66 @@
+import csv
+
+import pytest
+
+from inbedder import Grouping
+from tests.cli.test_cli import run
+
+REVIEWS = "review\n" + "".join(f"{word} number {i}\n" for i in range(8) for word in ("cat", "parcel", "account"))
+
+
+@pytest.fixture
+def groups(tmp_path, monkeypatch, make_model):
+    """Save three groups, and return a function that runs ``inbedder groups``."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews.csv").write_text(REVIEWS)
+    options = ("-i", "What?", "-k", "3", "-o", "r.csv", "--save", "groups", "--model", make_model("bert"))
+    assert run(monkeypatch, "cluster", "reviews.csv", *options) == 0
+    return lambda *arguments: run(monkeypatch, "groups", "groups", *arguments)
+
+
+def test_groups_are_merged_and_renamed_and_the_list_is_printed(groups, capsys):
+    before = Grouping.load("groups")
+    capsys.readouterr()
+    assert groups("merge", "1", "3", "--name", "both") == 0
+    after = Grouping.load("groups")
+    assert after.names == ["both", before.names[1]]
+    assert after.groups[0].size == before.groups[0].size + before.groups[2].size
+    assert groups("rename", "2", "rest of it") == 0
+    assert Grouping.load("groups").names == ["both", "rest of it"]
+    capsys.readouterr()
+    assert groups("show") == 0
+    assert [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.splitlines()] == ["name", "both", "rest of it"]
+
+
+def test_a_group_is_split_by_another_question_and_new_texts_follow(groups, monkeypatch):
+    assert groups("split", "1", "reviews.csv", "-i", "Which?", "-k", "2") == 0
+    grouping = Grouping.load("groups")
+    assert len(grouping.groups) == 4 and grouping.split_questions == ["Which?"]
+    assert run(monkeypatch, "assign", "groups", "reviews.csv", "-o", "out.csv") == 0
+    with open("out.csv", newline="", encoding="utf-8") as file:
+        assert {row["group_name"] for row in csv.DictReader(file)} == set(grouping.names)
+
+
+def test_rows_are_moved(groups):
+    sizes = [group.size for group in Grouping.load("groups").groups]
+    assert groups("move", "reviews.csv", "--row", "1", "--row", "1", "--row", "2", "--to", "3") == 0
+    after = Grouping.load("groups")
+    assert sum(group.size for group in after.groups) == sum(sizes) and len(after.centres) > 3
+    assert after.assign(["cat number 0"]).labels.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("merge", "1"), 1, "at least two groups"),
+        (("merge", "1", "9"), 2, "there are 3 groups"),
+        (("rename", "0", "x"), 2, "or equal to 1"),
+        (("move", "reviews.csv", "--row", "99", "--to", "1"), 1, "no text in row 99"),
+        (("split", "1", "none.csv", "-i", "Which?"), 1, "none.csv"),
+    ],
+)
+def test_wrong_numbers_change_nothing(groups, capsys, arguments, code, message):
+    before = Grouping.load("groups").names
+    assert groups(*arguments) == code
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert Grouping.load("groups").names == before
