@@ -139,7 +139,7 @@ class FolderKills:
         if codes := [saver.exitcode for saver in savers if saver.exitcode != 0]:
             raise Lost(f"savers ended with {codes}")
         self._check_grouping(target)
-        if len(list(target.glob("*.npy"))) != 3:
+        if len(list(target.glob("*.npy"))) != 4:
             raise Lost(f"{sorted(os.listdir(target))} left over")
 
 
