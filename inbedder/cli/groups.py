@@ -108,6 +108,19 @@ def split(
     _save(grouping, ctx.obj)
 
 
+@app.command(epilog="Example: inbedder groups groups/ apply changes.json")
+def apply(
+    ctx: typer.Context,
+    changes: Annotated[Path, typer.Argument(metavar="CHANGES", help="The changes.json that the report saved.")],
+) -> None:
+    """Apply the changes that were made on the page."""
+    from inbedder.grouping.page_changes import apply_changes
+
+    grouping = _load(ctx.obj)
+    apply_changes(grouping, expand_path(changes))
+    _save(grouping, ctx.obj)
+
+
 def _load(folder: Path) -> Grouping:
     from inbedder.grouping.saving import Grouping
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -308,3 +309,33 @@ CONTRAST = """(() => {
   }));
 })()"""
 """Script that measures the contrast of a number in the most strongly coloured cell."""
+
+
+def test_groups_are_renamed_and_merged_and_the_changes_saved(page: Page, errors: list[str], tmp_path: Path) -> None:
+    first = page.locator("#question-1 article").first
+    first.locator(".rename").click()
+    page.keyboard.type("delays")
+    press(page, "Enter")
+    assert texts_of(page, "#question-1 .legend span")[0].strip() == "delays"
+    first.locator(".merge").select_option(label="3 word2, more2")
+    assert page.locator("#question-1 article:visible").count() == 2
+    assert "1 group merged" in texts_of(page, "#question-1 .changes")[0]
+    assert texts_of(page, "#question-1 article:visible .size") == ["3 texts · 25%", "9 texts · 75%"]
+    page.click("#tab-texts")
+    assert len({text.split("\n")[0] for text in texts_of(page, ".rows tbody td:nth-child(3)")}) == 2
+    page.click("#tab-question-1")
+    with page.expect_download() as download:
+        page.click("#question-1 .save-changes")
+    download.value.save_as(tmp_path / "changes.json")
+    changes = json.loads((tmp_path / "changes.json").read_text())
+    assert changes == {"question": "What is it?", "merge": [[1, 3]], "rename": {}}
+    assert errors == []
+
+
+def test_an_empty_or_used_name_is_not_taken(page: Page) -> None:
+    for name in (" ", "word1, more1"):
+        page.locator("#question-1 article .rename").first.click()
+        page.keyboard.type(name)
+        press(page, "Enter")
+        assert texts_of(page, "#question-1 article h3")[0] == "word0, more0"
+    assert page.locator("#question-1 .changes").is_hidden()
