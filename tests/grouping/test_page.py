@@ -186,9 +186,10 @@ def test_the_cross_table_counts_texts_exactly() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "verdict"),
     [
-        ([0, 0, 1, 1], [1, 1, 0, 0], "The same</b> (Cramér's V 1.00;"),
-        ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], "Clearly related</b> (Cramér's V 0.33;"),
-        ([0, 0, 1, 1], [0, 1, 0, 1], "Unrelated</b> (Cramér's V 0.00;"),
+        ([0, 1] * 40, [1, 0] * 40, "The same</b> (Cramér's V 1.00;"),
+        ([0, 0, 0, 1, 1, 1] * 20, [0, 0, 1, 1, 1, 0] * 20, "Clearly related</b> (Cramér's V 0.33;"),
+        ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], "Unrelated, as far as these texts show</b> (Cramér's V 0.33;"),
+        ([0, 0, 1, 1], [0, 1, 0, 1], "Unrelated, as far as these texts show</b> (Cramér's V 0.00;"),
     ],
 )
 def test_one_measure_tells_in_words_how_two_questions_relate(first: list[int], second: list[int], verdict: str) -> None:

@@ -316,7 +316,7 @@ def test_groups_are_renamed_and_merged_and_the_changes_saved(page: Page, errors:
     first.locator(".rename").click()
     page.keyboard.type("delays")
     press(page, "Enter")
-    assert texts_of(page, "#question-1 .legend span")[0].strip() == "delays"
+    assert texts_of(page, "#question-1 .legend bdi")[0].strip() == "delays"
     first.locator(".merge").select_option(label="3 word2, more2")
     assert page.locator("#question-1 article:visible").count() == 2
     assert "1 group merged" in texts_of(page, "#question-1 .changes")[0]

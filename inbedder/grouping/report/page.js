@@ -250,7 +250,7 @@
     const mergedInto = names.map((_, i) => i), newNames = {};
     const setName = (i, name) => {
       names[i] = name;
-      find('h3', articles[i]).textContent = find('span', legend[i]).textContent = name;
+      find('h3', articles[i]).textContent = find('bdi', legend[i]).textContent = name;
       const option = find('option[value="' + i + '"]', selects[view]);
       if (option) option.textContent = groupNumber(view, i) + ' ' + name;
     };
