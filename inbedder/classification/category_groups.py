@@ -26,10 +26,10 @@ def make_category_groups(classification: Classification, model: InBedder, **opti
     Returns:
         The grouping, the largest category first; texts in none of the categories form the last group.
     """
-    chosen, texts, question = classification.labels, classification.texts, classification.instruction
-    numbers, sizes = np.unique(chosen[chosen >= 0], return_counts=True)
+    labels, texts, question = classification.labels, classification.texts, classification.instruction
+    numbers, sizes = np.unique(labels[labels >= 0], return_counts=True)
     order = numbers[np.argsort(-sizes, kind="stable")].tolist()
-    has_others = bool((chosen < 0).any())
+    has_others = bool((labels < 0).any())
     rank = np.full(len(classification.categories) + 1, len(order), dtype=np.int64)  # the last entry is for -1
     rank[order] = np.arange(len(order))
     names = [classification.categories[number].name for number in order]
@@ -38,7 +38,7 @@ def make_category_groups(classification: Classification, model: InBedder, **opti
         ClusterResult,
         model,
         question,
-        GroupedRows(texts, classification.embeddings, rank[chosen], answers),
+        GroupedRows(texts, classification.embeddings, rank[labels], answers),
         [*names, ""] if has_others else names,
         left_out=len(order) if has_others else None,
         provenance=Provenance(model.spec, question),

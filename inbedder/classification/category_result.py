@@ -73,7 +73,7 @@ class Classification:
     """Index of the texts if they were a pandas column; None otherwise."""
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{name!r}: {count}" for name, count in self.counts().items())
+        counts = ", ".join(f"{name!r}: {count}" for name, count in self.count_texts().items())
         return f"Classification({self.instruction!r}, {len(self.texts)} texts, {{{counts}}})"
 
     @cached_property
@@ -87,7 +87,7 @@ class Classification:
         names = [*(category.name for category in self.categories), NO_CATEGORY]
         return [names[label] for label in self.labels.tolist()]
 
-    def counts(self) -> dict[str, int]:
+    def count_texts(self) -> dict[str, int]:
         """Count the texts of each category, in the order of the categories.
 
         Returns:
@@ -114,7 +114,7 @@ class Classification:
         return [self._make_row(row, best) for row, best in enumerate(order)]
 
     def _make_row(self, row: int, best: list[int]) -> dict[str, Any]:
-        entries = [
+        entries: list[tuple[str, float, float | None]] = [
             (
                 self.categories[number].name,
                 round(float(self.scores[row, number]), 4),

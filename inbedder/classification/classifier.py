@@ -72,8 +72,7 @@ def classify(
     if not rows:
         raise InputError("There is no text to classify.")
     parsed = parse_categories(categories, examples)
-    if min_score not in (None, "auto"):
-        min_score = check_finite_number("min_score", min_score)
+    given_threshold = None if min_score in (None, "auto") else check_finite_number("min_score", min_score)
     known_labels = None if labels is None else _parse_labels(labels, parsed, len(rows))
     if embeddings is not None:
         embeddings = check_vectors("embeddings", embeddings, rows)
@@ -83,7 +82,7 @@ def classify(
         warn_of_unreadable(rows, embedder)
         embeddings = embedder.encode(rows, instruction, **options)
     scores = similarity(embeddings, embed_categories(embedder, parsed, instruction, **options))
-    threshold = find_min_score(scores) if min_score == "auto" else min_score
+    threshold = find_min_score(scores) if min_score == "auto" else given_threshold
     category_labels = choose_categories(scores, threshold)
     return Classification(
         instruction=instruction,
@@ -92,14 +91,14 @@ def classify(
         labels=category_labels,
         scores=scores,
         embeddings=embeddings,
-        temperature=None if known_labels is None else _calibrate(scores, known_labels),
+        temperature=None if known_labels is None else _fit_known_rows(scores, known_labels),
         min_score=threshold,
         agreement=None if known_labels is None else LabelledRows.of(known_labels, category_labels),
         index=texts.index if hasattr(texts, "iloc") else None,
     )
 
 
-def _calibrate(scores: Vectors, known_labels: Labels) -> float | None:
+def _fit_known_rows(scores: Vectors, known_labels: Labels) -> float | None:
     """Fit the temperature on the labelled rows, -1 being no label; None if there are too few."""
     is_known = known_labels >= 0
     return fit_temperature(scores[is_known], known_labels[is_known]) if is_known.sum() >= MIN_CALIBRATION_ROWS else None
@@ -152,6 +151,6 @@ def _parse_labels(labels: Sequence[Any], categories: Sequence[Category], count: 
     if unknown := sorted(
         {str(value) for value, name in zip(values, names, strict=True) if name not in numbers and name is not None}
     ):
-        known = format_names([category.name for category in categories])
-        raise InputError(f"The labels {format_names(unknown)} are no categories. The categories are: {known}.")
+        category_names = format_names([category.name for category in categories])
+        raise InputError(f"The labels {format_names(unknown)} are no categories. The categories are: {category_names}.")
     return np.array([-1 if name is None else numbers[name] for name in names], dtype=np.int64)

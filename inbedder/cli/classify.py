@@ -150,7 +150,7 @@ def _print_categories(result: Classification) -> None:
     """Print the number of texts in each category, and what the labelled rows say."""
     print_message(result.instruction or "(no question)")
     print_message("    texts  category")
-    for name, count in result.counts().items():
+    for name, count in result.count_texts().items():
         print_message(f"  {count:7d}  {name}")
     if result.min_score is not None:
         print_message(f"  A text whose best score is below {result.min_score:.2f} is in none of the categories.")

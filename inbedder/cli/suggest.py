@@ -48,17 +48,17 @@ def suggest(
     if output is not None:
         check_output(output, (".html",), source)
     table = read_texts(source, text_column, skip_bad, delimiter)
-    tried = list(instructions)
+    wordings = list(instructions)
     if questions is not None:
         from inbedder.io.tables import read_table
 
-        tried += read_table(str(questions)).texts
+        wordings += read_table(str(questions)).texts
     embedder = load_embedder(model, **model_options)
     from inbedder.grouping.suggestion import suggest_questions
     from inbedder.prompting.templates import resolve_instruction
 
     options: dict[str, Any] = {"sample": sample, "seed": seed, "batch_size": batch_size}
-    suggestions = suggest_questions(table.texts, tried or None, embedder, **options)
+    suggestions = suggest_questions(table.texts, wordings or None, embedder, **options)
     print_result("score  answers  stability  differs from no question  is new  question")
     for each in suggestions:
         answers, novelty = f"{each.distinct_answers:7.1f}", f"{each.novelty:6.2f}"

@@ -222,8 +222,8 @@ def _rebuild(
     texts, vectors = result.texts, result.embeddings
     answered = any(answers)
     words = find_keywords(answers, new_labels) if answered else find_keywords(texts, new_labels, weighting="standing-out")
-    known = dict(enumerate(result.stability or [])) | dict(stability or {})
-    fields |= {"stability": [float("nan") if n in changed else known.get(n, float("nan")) for n in order]}
+    stability_of = dict(enumerate(result.stability or [])) | dict(stability or {})
+    fields |= {"stability": [float("nan") if n in changed else stability_of.get(n, float("nan")) for n in order]}
     fields |= {"titles": [names[number] for number in order], "labels": new_labels, "keywords": words}
     fields |= {"left_out": None if result.left_out is None else rank.get(result.left_out)}
     fields |= {"parts": result.labels if result.parts is None else result.parts}

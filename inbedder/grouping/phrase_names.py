@@ -61,8 +61,10 @@ def name_by_phrases(groups: Sequence[GroupContents]) -> list[str]:
     phrases = [words.rank_phrases(totals) for words in wordings]
     counts = [words.count_needed_phrases() for words in wordings]
     while True:
-        used = [set(ranked[:count]) for ranked, count in zip(phrases, counts, strict=True)]
-        unclear = [i for i, mine in enumerate(used) if any(mine <= others for j, others in enumerate(used) if j != i)]
+        phrase_sets = [set(ranked[:count]) for ranked, count in zip(phrases, counts, strict=True)]
+        unclear = [
+            i for i, own_set in enumerate(phrase_sets) if any(own_set <= each for j, each in enumerate(phrase_sets) if j != i)
+        ]
         extensible = [i for i in unclear if counts[i] < len(phrases[i])]
         if not extensible:
             return [", ".join(ranked[:count]) for ranked, count in zip(phrases, counts, strict=True)]
@@ -71,7 +73,7 @@ def name_by_phrases(groups: Sequence[GroupContents]) -> list[str]:
 
 
 @lru_cache(maxsize=100_000)
-def stem_word(word: str) -> str:
+def compute_stem(word: str) -> str:
     """Stem an English word; other words come back in lower case."""
     return str(_load_stemmer().stemWord(word.lower()))
 
@@ -104,7 +106,7 @@ class _Lines:
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.lines = [split_line(text[:MAX_CHARACTERS]) for text in texts if text.strip()]
-        self.stems = [frozenset(stem_word(word) for word in line if len(word) > 1) for line in self.lines]
+        self.stems = [frozenset(compute_stem(word) for word in line if len(word) > 1) for line in self.lines]
         self.counts = Counter(stem for stems in self.stems for stem in stems)
         self.pair_counts = Counter(pair for line in self.lines for pair in _list_pairs(line))
         self.size = len(self.lines)
@@ -116,7 +118,7 @@ class _Lines:
 
 def _list_pairs(line: Sequence[str]) -> set[tuple[str, str]]:
     """List the stems of different words that follow each other."""
-    stems = [stem_word(word) if len(word) > 1 else "" for word in line]
+    stems = [compute_stem(word) if len(word) > 1 else "" for word in line]
     return {(first, second) for first, second in pairwise(stems) if first and second and first != second}
 
 
@@ -149,14 +151,14 @@ class _GroupWords:
             if not any(stem in phrase for phrase in self.phrases):
                 self.phrases.append(self._extend(stem, stems.difference(*self.phrases)))
                 self.good_count += scores[stem] >= MIN_RELATIVE_SCORE * max(scores.values())
-        return [" ".join(map(self._spell, phrase)) for phrase in self.phrases]
+        return [" ".join(map(self._write_stem, phrase)) for phrase in self.phrases]
 
     def count_needed_phrases(self) -> int:
         """Count the phrases after which most answers or texts hold one."""
         most = min(self.good_count, MAX_PHRASES)
         for count in range(1, most):
-            needed = [set(phrase) for phrase in self.phrases[:count]]
-            covered_counts = (sum(any(phrase <= stems for phrase in needed) for stems in side.stems) for side in self.sides)
+            phrase_sets = [set(phrase) for phrase in self.phrases[:count]]
+            covered_counts = (sum(any(phrase <= stems for phrase in phrase_sets) for stems in side.stems) for side in self.sides)
             if any(
                 covered >= FULL_COVERAGE * max(1, side.size) for covered, side in zip(covered_counts, self.sides, strict=True)
             ):
@@ -184,7 +186,7 @@ class _GroupWords:
                 return max(pairs)[1]
         return (stem,)
 
-    def _spell(self, stem: str) -> str:
+    def _write_stem(self, stem: str) -> str:
         """Write a stem as most texts and answers write it, with the capitals that it has inside of sentences."""
         forms: Counter[str] = Counter()
         spellings: Counter[str] = Counter()
@@ -192,7 +194,7 @@ class _GroupWords:
             for line, stems in zip(side.lines, side.stems, strict=True):
                 if stem in stems:
                     for before, word in pairwise(line):
-                        if len(word) > 1 and stem_word(word) == stem:
+                        if len(word) > 1 and compute_stem(word) == stem:
                             forms[word.lower()] += 1
                             spellings[word.lower() if before == START else word] += 1
         form = forms.most_common(1)[0][0]

@@ -34,7 +34,7 @@ ARRAYS = ("centres", "labels", "distances", "removed")
 """Names of the saved arrays."""
 
 
-class _Places(NamedTuple):
+class _TextPlaces(NamedTuple):
     """Where n texts belong."""
 
     labels: Labels
@@ -215,7 +215,7 @@ class Grouping:
         metadata |= {"routes": [list(route) for route in self.routes], "questions": self.split_questions}
         no_directions = np.empty((0, self.centres.shape[1]), dtype=np.float32)
         removed = no_directions if self.removed_directions is None else self.removed_directions
-        arrays = dict(zip(ARRAYS, (self.centres, self.labels, self.distances, removed), strict=True))
+        arrays: dict[str, NDArray[Any]] = dict(zip(ARRAYS, (self.centres, self.labels, self.distances, removed), strict=True))
         write_grouping_files(folder, metadata, arrays)
 
     @property
@@ -282,11 +282,11 @@ class Grouping:
         """
         to = check_integer("to", to, 0, len(self.groups) - 1)
         batch = self._embed_batch(texts, None, batch_size, None)
-        places = self._follow_routes(batch)
-        for level, label in {*zip(places.levels.tolist(), places.labels.tolist(), strict=True)}:
-            rows = np.flatnonzero((places.levels == level) & (places.labels == label))
+        text_places = self._find_places(batch)
+        for level, label in {*zip(text_places.levels.tolist(), text_places.labels.tolist(), strict=True)}:
+            rows = np.flatnonzero((text_places.levels == level) & (text_places.labels == label))
             self._add_centre(Route(level, to), self._read_level(batch, level, rows).vectors)
-        for label in places.labels.tolist():
+        for label in text_places.labels.tolist():
             self.groups[label] = replace(self.groups[label], size=max(self.groups[label].size - 1, 0))
         self.groups[to] = replace(self.groups[to], size=self.groups[to].size + len(batch.texts))
 
@@ -305,7 +305,7 @@ class Grouping:
         """
         number = check_integer("group", number, 0, len(self.groups) - 1)
         batch = self._embed_batch(texts, None, batch_size, None)
-        members = [batch.texts[row] for row in np.flatnonzero(self._follow_routes(batch).labels == number)]
+        members = [batch.texts[row] for row in np.flatnonzero(self._find_places(batch).labels == number)]
         if len(members) < 2:
             raise InputError(f"{len(members)} of the texts are in group {number + 1}. Give the texts of the grouping.")
         result = make_groups(GroupedTexts, members, question, self.model, k, batch_size=batch_size)
@@ -402,15 +402,19 @@ class Grouping:
         return _Batch(texts, vectors, self.provenance.answer(self.model, texts, **options), index)
 
     def _assign_batch(self, batch: _Batch) -> Assignment:
-        labels, distances, typicality, answers, _ = self._follow_routes(batch)
+        labels, distances, typicality, answers, _ = self._find_places(batch)
         names = [self.groups[label].name for label in labels]
         return Assignment(batch.texts, labels, distances, typicality, answers, names, batch.index)
 
-    def _follow_routes(self, batch: _Batch) -> _Places:
+    def _find_places(self, batch: _Batch) -> _TextPlaces:
         """Find the group of each text: that of the nearest centre, or of the nearest one of the level that it leads to."""
         count = len(batch.texts)
-        places = _Places(
-            *(np.zeros(count, kind) for kind in (np.int64, np.float32, np.float32)), [*batch.answers], np.zeros(count, int)
+        text_places = _TextPlaces(
+            labels=np.zeros(count, dtype=np.int64),
+            distances=np.zeros(count, dtype=np.float32),
+            typicality=np.zeros(count, dtype=np.float32),
+            answers=[*batch.answers],
+            levels=np.zeros(count, dtype=np.int64),
         )
         pending = {0: np.arange(count)}
         for level in range(1 + len(self.split_questions)):
@@ -419,16 +423,16 @@ class Grouping:
             if not len(rows):
                 continue
             part = self._read_level(batch, level, rows)
-            nearest, places.distances[rows] = find_nearest_centres(part.vectors, self.centres[numbers])
+            nearest, text_places.distances[rows] = find_nearest_centres(part.vectors, self.centres[numbers])
             stored_distances = self.distances[np.isin(self.labels, numbers)]
-            places.typicality[rows] = measure_typicality(places.distances[rows], stored_distances)
-            places.labels[rows] = targets = np.array([self.routes[number].target for number in numbers])[nearest]
-            places.levels[rows] = level
+            text_places.typicality[rows] = measure_typicality(text_places.distances[rows], stored_distances)
+            text_places.labels[rows] = targets = np.array([self.routes[number].target for number in numbers])[nearest]
+            text_places.levels[rows] = level
             for row, answer in zip(rows.tolist(), part.answers, strict=True):
-                places.answers[row] = answer
+                text_places.answers[row] = answer
             for target in np.unique(targets[targets < 0]).tolist():
                 pending[-target] = np.union1d(pending.get(-target, np.arange(0)), rows[targets == target])
-        return places
+        return text_places
 
     def _read_level(self, batch: _Batch, level: int, rows: NDArray[np.intp]) -> _Batch:
         """Read some texts under the question of a level."""

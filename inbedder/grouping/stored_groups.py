@@ -96,13 +96,13 @@ def merge_stored_groups(groups: Sequence[StoredGroup], name: str | None) -> Stor
     return StoredGroup(
         name or largest.name,
         sum(group.size for group in groups),
-        _alternate([group.keywords for group in groups], KEYWORDS_PER_GROUP),
-        _alternate([group.examples for group in groups], EXAMPLES_PER_GROUP),
+        _take_in_turn([group.keywords for group in groups], KEYWORDS_PER_GROUP),
+        _take_in_turn([group.examples for group in groups], EXAMPLES_PER_GROUP),
         dict(answers.most_common(STORED_ANSWERS_PER_GROUP)),
         by_hand=name is not None or largest.by_hand,
     )
 
 
-def _alternate(lists: Sequence[Sequence[str]], limit: int) -> list[str]:
+def _take_in_turn(lists: Sequence[Sequence[str]], limit: int) -> list[str]:
     """Take entries of several lists in turn, each once."""
     return list(dict.fromkeys(entry for entry in chain.from_iterable(zip_longest(*lists)) if entry is not None))[:limit]

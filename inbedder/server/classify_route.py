@@ -53,7 +53,7 @@ def _parse_categories(fields: ClassifyRequest) -> list[Category]:
     """Parse the categories of a request."""
     values = fields.categories
     try:
-        named = [Category(value) if isinstance(value, str) else Category(value.name, value.description) for value in values]
-        return parse_categories(named, fields.examples)
+        categories = [Category(value) if isinstance(value, str) else Category(value.name, value.description) for value in values]
+        return parse_categories(categories, fields.examples)
     except InputError as error:
         raise RefusalError(422, str(error), field="categories") from error

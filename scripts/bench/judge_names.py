@@ -4,10 +4,11 @@
 python scripts/bench/judge_names.py sheet DATA OUT   # groups the demo and five sets; writes OUT/sheet.txt to read, OUT/key.json
 python scripts/bench/judge_names.py table OUT -o scripts/results/names.json
 
-In sheet.txt each group shows its labels, its most frequent answers, its most central texts and its names in random order, equal ones once. The reader
-writes a mark for each name, in their order, behind "marks:": 2 where it says what the group is about and tells it apart from the
-other groups of the set, 1 where it is vague or holds a word that misleads, 0 where it misleads or is empty. Names are judged as
-namers give them, before they are set apart.
+In sheet.txt each group shows its labels, its most frequent answers, its most central texts and its names in random order, equal
+ones once. The reader writes a mark for each name, in their order, behind "marks:": 2 where it says what the group is about and
+tells it apart from the other groups of the set, 1 where it is vague or holds a word that misleads, 0 where it misleads or is
+empty.
+Names are judged as namers give them, before they are set apart.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def write_sheet(data: Path, folder: Path, model_name: str, cache: Path | None) -
             rows = [row for row, label in enumerate(result.labels.tolist()) if label == number]
             labels = Counter(text_labels[row] for row in rows)
             answers = Counter(group.answers).most_common(ANSWERS_SHOWN)
-            by_namer = {namer: given[number] or ", ".join(group.keywords[:3]) for namer, given in names.items()}
+            by_namer = {namer: all_names[number] or ", ".join(group.keywords[:3]) for namer, all_names in names.items()}
             names_shown = sorted({remove_commas(one) for one in by_namer.values()})
             draw.shuffle(names_shown)
             lines += ["", f"[{len(key)}] {len(rows)} texts: " + ", ".join(f"{label} {n}" for label, n in labels.most_common(4))]

@@ -65,8 +65,8 @@ def measure_scores(scores: Vectors, numbers: Any) -> dict[str, float]:
     for category in range(scores.shape[1]):
         if not (is_member := numbers == category).any():
             continue
-        fewer = np.delete(scores, category, axis=1)
-        best, threshold = fewer.max(axis=1), find_min_score(fewer)
+        other_scores = np.delete(scores, category, axis=1)
+        best, threshold = other_scores.max(axis=1), find_min_score(other_scores)
         areas.append(roc_auc_score(is_member, -best))
         left_out.append((best[is_member] < threshold).mean())
         left_out_wrongly.append((best[~is_member] < threshold).mean())
@@ -86,9 +86,9 @@ def measure_set(model: InBedder, folder: Path, settings: dict[str, Any]) -> dict
     numbers = np.array([names.index(name) for _, name in rows])
     results: dict[str, Any] = {"rows": len(rows), "categories": len(names)}
     for question in (settings["question"], None):
-        for given in ({}, examples):
-            method = f"{'question' if question else 'no question'}, {f'{EXAMPLES} examples' if given else 'names'}"
-            result = classify(texts, question, names, given, model, show_progress_bar=False)
+        for used_examples in ({}, examples):
+            method = f"{'question' if question else 'no question'}, {f'{EXAMPLES} examples' if used_examples else 'names'}"
+            result = classify(texts, question, names, used_examples, model, show_progress_bar=False)
             results[method] = measure_scores(result.scores, numbers)
     return results
 

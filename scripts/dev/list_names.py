@@ -64,9 +64,9 @@ VERBS = frozenset(
 """First words of a function's name: verbs, and the prepositions of conversions (``to_json``, ``from_dict``, ``with_pooling``)."""
 NOUN_FUNCTIONS = frozenset(
     """
-    answers atomic_folder atomic_write cached_vectors class_name clusters column connection_made contents
-    data_received dataset_transform demo differences embeddings first_words fleiss_kappa gibberish guided harmonic_mean health
-    info key layers masked_mean metrics models ndcg ndims nearest_words pearson poolings precisions prediction_step
+    answers atomic_folder atomic_write cached_vectors class_name clusters column connection_made contents data_received
+    dataset_transform decision_function demo differences embeddings first_words fleiss_kappa gibberish guided harmonic_mean
+    health info key layers masked_mean metrics models ndcg ndims nearest_words pearson poolings precisions prediction_step
     prompt pytest_runtest_logreport recall records robustness rows shutdown similarity spearman startup texts token_f1
     training_step triplet_success triplet_wins v_measure weighted_mean
     """.split()

@@ -23,9 +23,9 @@ def test_a_text_is_in_the_category_with_the_nearest_vector(model):
     scores = InBedder.similarity(model.encode(TEXTS, QUESTION), model.encode(NAMES, QUESTION))
     np.testing.assert_allclose(result.scores, scores, atol=1e-6)
     assert result.names == [NAMES[number] for number in scores.argmax(axis=1)]
-    assert sum(result.counts().values()) == len(TEXTS)
-    given = classify(TEXTS, QUESTION, NAMES, model=model, embeddings=model.encode(TEXTS, QUESTION))
-    np.testing.assert_allclose(given.scores, scores, atol=1e-6)
+    assert sum(result.count_texts().values()) == len(TEXTS)
+    with_vectors = classify(TEXTS, QUESTION, NAMES, model=model, embeddings=model.encode(TEXTS, QUESTION))
+    np.testing.assert_allclose(with_vectors.scores, scores, atol=1e-6)
 
 
 def test_descriptions_replace_names_and_examples_are_added(model):
@@ -46,7 +46,7 @@ def test_categories_without_examples_keep_their_vectors():
 def test_texts_below_the_minimum_score_are_none_of_these(model):
     result = classify(TEXTS, QUESTION, NAMES, model=model, min_score=1.0)
     assert result.names == ["none of these"] * len(TEXTS)
-    assert result.counts() == {**dict.fromkeys(NAMES, 0), "none of these": len(TEXTS)}
+    assert result.count_texts() == {**dict.fromkeys(NAMES, 0), "none of these": len(TEXTS)}
     row = result.rows(top=2)[0]
     assert (row["category"], row["probability"], row["category_2"]) == ("none of these", None, NAMES[result.scores[0].argmax()])
     auto = classify(TEXTS, QUESTION, NAMES, model=model, min_score="auto")

@@ -45,8 +45,8 @@ def test_merged_groups_are_one_with_the_name_of_the_largest(result):
 
 
 def test_moved_texts_join_the_group_and_an_empty_group_is_gone(result):
-    moved = result.move(range(40, 60), 0)
-    assert (moved.sizes, moved.names) == ([60, 20, 10], ["a", "c", "b"])
+    edited = result.move(range(40, 60), 0)
+    assert (edited.sizes, edited.names) == ([60, 20, 10], ["a", "c", "b"])
     assert result.move(range(70, 90), 0).names == ["a", "b"]
 
 

@@ -44,8 +44,8 @@ def test_equal_names_are_told_apart_by_further_phrases():
         [group(["food", "food", "food", "pizza food"] * 2), group(["food", "food", "food", "soup food"] * 2), STAFF]
     )
     assert names[:2] == ["food, pizza", "food, soup"]
-    same = name_by_phrases([group(["food"] * 3), group(["food"] * 3)])
-    assert same == ["food", "food"]
+    equal_names = name_by_phrases([group(["food"] * 3), group(["food"] * 3)])
+    assert equal_names == ["food", "food"]
 
 
 def test_no_name_swears_unless_most_of_the_group_does():
