@@ -75,6 +75,10 @@ Split = Annotated[
     str | None,
     typer.Option(help="Group the parts of long documents: paragraph, sentence or a number of words.", rich_help_panel=INPUT),
 ]
+MarkWords = Annotated[
+    bool,
+    typer.Option("--mark-words", help="Mark the words of the report's examples that answers rest on.", rich_help_panel=GROUPS),
+]
 Save = Annotated[Path | None, typer.Option(help="Folder to save the groups in, for inbedder assign.")]
 Seed = Annotated[int, typer.Option(help="Seed of k-means.", rich_help_panel=GROUPS)]
 
@@ -98,6 +102,7 @@ def cluster(
     seed: Seed = 0,
     namer: Namer = "phrases",
     apart_from: ApartFrom = None,
+    mark_words: MarkWords = False,
     one_question: OneQuestion = False,
     every: Every = "auto",
     date_format: DateFormat = None,
@@ -131,6 +136,10 @@ def cluster(
     warn_of_feelings(model, [*instructions, apart_from or ""])
     results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, namer, options)
     results = _add_effects(results, embedder, seed, batch_size)
+    if mark_words:
+        from inbedder.grouping.word_evidence import add_evidence
+
+        results = [add_evidence(result, embedder, batch_size=batch_size) for result in results]
     if not embedder.backbone.answers:
         print_message(f"{model} does not answer, so the groups are named by the words of their texts.")
     cross_tabulation.compute(results)

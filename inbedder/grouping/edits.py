@@ -232,6 +232,7 @@ def _rebuild(
         examples=[[texts[i] for i in rows] for rows in find_central_texts(texts, vectors, new_labels)],
         mixed=[is_mixed(group) for group in collect_contents(texts, answers, vectors, new_labels, words)],
         label_agreements={},
+        evidence=None,
         branches=None,
         choice=None,
         **fields,

@@ -44,6 +44,8 @@ class GroupedTexts:
     """The model's answer for each text, n strings; empty if the model does not answer."""
     embeddings: Vectors
     """Vectors of the texts, float32, shape (n, d), as the model returned them."""
+    evidence: list[list[list[tuple[int, int]]]] | None = None
+    """Start and end of the words of each example that its answer rests on (``word_evidence``), k lists; None if not computed."""
     label_agreements: dict[str, LabelAgreement] = field(default_factory=dict)
     """Agreement of the groups with given labels, by the labels' name."""
     titles: list[str] | None = None

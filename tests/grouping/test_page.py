@@ -349,3 +349,12 @@ def test_a_page_without_answers_mentions_only_texts():
     assert "Most frequent answers" not in page and "(no answer)" not in page
     assert "clusters of the texts' vectors" in page.replace("&#39;", "'") and "words that stand out in its texts" in page
     assert "words that stand out in its answers" in render_report([grouping([0, 0, 1, 1])])
+
+
+def test_pieces_of_an_example_are_its_text_up_to_the_limit() -> None:
+    text = "late " * 100
+    pieces = views.cut_pieces(text, [(0, 4), (5, 9), (300, 304)])
+    assert pieces[:4] == [("late", True), (" ", False), ("late", True), pieces[3]]
+    assert "".join(piece for piece, _ in pieces) == text[: views.MAX_EXAMPLE_CHARACTERS].rstrip() + "…"
+    assert views.cut_pieces("short", [(0, 5)]) == [("short", True), ("", False)]
+    assert views.cut_pieces("a\n b", []) == [("a b", False)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,8 @@ class Group:
     """Share of all texts in percent."""
     keywords: list[str]
     answers: list[tuple[str, int]]
-    examples: list[str]
+    examples: list[list[tuple[str, bool]]]
+    """Each example as pieces, and whether its answer rests on the piece."""
     labels: list[tuple[str, list[tuple[str, int, float]], float]]
     """Of each label column: name, (label, texts, percent of the group) with rare labels as one last entry, entropy in bits."""
     looseness: str
@@ -124,7 +125,7 @@ def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str
         share=100 * len(members) / len(result.texts),
         keywords=_list_keywords(result, number) if is_group else [],
         answers=_count_frequent_answers(result.answers[i] for i in members) if any(result.answers) else [],
-        examples=[clip(text, MAX_EXAMPLE_CHARACTERS) for text in result.examples[number][:MAX_EXAMPLES]] if is_group else [],
+        examples=_cut_examples(result, number) if is_group else [],
         labels=[(name, _list_label_shares(each.composition[number]), each.entropy[number]) for name, each in agreements.items()],
         looseness=explain_loose_group(result, number),
         badge=maps.find_badge_position(positions[members]) if is_group else None,
@@ -134,6 +135,40 @@ def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str
 def _list_keywords(result: GroupedTexts, number: int) -> list[str]:
     """List the words of a group without answers, which tell more."""
     return [] if any(result.answers) else [clip(word, MAX_ANSWER_CHARACTERS) for word in result.keywords[number]]
+
+
+def _cut_examples(result: GroupedTexts, number: int) -> list[list[tuple[str, bool]]]:
+    """Cut the examples of a group into pieces that its answers do and do not rest on."""
+    examples = result.examples[number][:MAX_EXAMPLES]
+    spans = [[]] * len(examples) if result.evidence is None else result.evidence[number]
+    return [cut_pieces(text, of_text) for text, of_text in zip(examples, spans, strict=False)]
+
+
+def cut_pieces(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[str, bool]]:
+    """Cut an example into pieces inside and outside of spans; a long one is clipped.
+
+    Args:
+        text: The example.
+        spans: Start and end of words, in order.
+
+    Returns:
+        Pieces, and whether each is a span. Without spans the clipped text is the only piece.
+    """
+    shown = [span for span in spans if span[1] < MAX_EXAMPLE_CHARACTERS]
+    if not shown:
+        return [(clip(text, MAX_EXAMPLE_CHARACTERS), False)]
+    pieces, position = [], 0
+    for start, end in shown:
+        pieces += [(text[position:start], False), (text[start:end], True)]
+        position = end
+    return [*((clean_text(piece), is_span) for piece, is_span in pieces if piece), (clip_end(text[position:], position), False)]
+
+
+def clip_end(text: str, position: int) -> str:
+    """Clip the end of an example that begins at a position."""
+    limit = MAX_EXAMPLE_CHARACTERS - position
+    line = clean_text(text[:limit]).rstrip()
+    return line + "…" if len(text) > limit else line
 
 
 def _count_frequent_answers(answers: Iterable[str]) -> list[tuple[str, int]]:
