@@ -21,6 +21,10 @@ RECIPE = """\
 #   inbedder finetune {recipe} --set training.resume=true     # resume an interrupted run
 #   inbedder embed NEW.csv -i "A QUESTION" --model {output}
 #
+# To predict a few exact labels, training is not the best tool: `inbedder classify` needs none, and with hundreds of labelled rows
+# a logistic regression on the vectors is better (docs/how-to/classify.md). Training makes a model forget questions that its rows
+# do not ask; add rows of other questions that you need.
+#
 # docs/recipes.md lists every setting; finetune/recipes/ holds larger examples.
 model: {model}            # or any causal, masked or encoder-decoder language model: a hub id or a folder
 max_length: 224        # maximum prompt length in tokens; longer texts are truncated at their end

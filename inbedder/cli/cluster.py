@@ -28,6 +28,7 @@ from inbedder.cli.shared_options import (
     check_outputs,
     parse_group_counts,
     print_message,
+    print_stage,
 )
 from inbedder.grouping.namers import NAMERS
 
@@ -143,6 +144,7 @@ def cluster(
     if not embedder.backbone.answers:
         print_message(f"{model} does not answer, so the groups are named by the words of their texts.")
     cross_tabulation.compute(results)
+    print_stage("Writing.")
     failures = DeferredErrors()
     write_groups(
         results,
@@ -191,7 +193,9 @@ def _cluster_texts(
     options["namer"] = find_namer(namer, options["model"])  # checked before the model runs
     if one_question:
         return [cluster_texts(texts, instructions, k=counts[0], **options)]
+    print_stage(f"Embedding {len(texts):,} texts under {len(instructions)} question{'s' * (len(instructions) > 1)}.")
     vectors_by_instruction = embed_texts(options["model"], texts, instructions, guided, options["batch_size"])
+    print_stage("Grouping and answering.")
     apart_from = options.pop("apart_from")  # no question is grouped apart from itself
     return deduplicate_group_names(
         [

@@ -138,6 +138,12 @@ def print_message(message: str) -> None:
     typer.echo(message.translate(CONTROL_ESCAPES), err=True)
 
 
+def print_stage(message: str) -> None:
+    """Print what a long command does next, where no terminal shows a progress bar."""
+    if not sys.stderr.isatty():
+        print_message(message)
+
+
 class EscapingFormatter(logging.Formatter):
     """Formats log records for a terminal."""
 
