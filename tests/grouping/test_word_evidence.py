@@ -14,8 +14,8 @@ def test_a_words_weight_is_what_the_vector_loses_without_it(model):
     text = "Late don't ask, 2 weeks"
     (words,) = weigh_words(model, [text], "What?")
     assert [text[word.start : word.end] for word in words] == ["Late", "don't", "ask", "2", "weeks"]
-    whole, without = model.encode([text, "Late don't ask, 2 "], "What?")
-    assert words[-1].weight == pytest.approx(1 - InBedder.similarity(whole, without)[0, 0], abs=1e-5)
+    vector, vector_of_rest = model.encode([text, "Late don't ask, 2 "], "What?")
+    assert words[-1].weight == pytest.approx(1 - InBedder.similarity(vector, vector_of_rest)[0, 0], abs=1e-5)
 
 
 def test_texts_of_a_batch_have_the_weights_of_single_texts(model):

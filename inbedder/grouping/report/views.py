@@ -154,11 +154,11 @@ def cut_pieces(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[str, b
     Returns:
         Pieces, and whether each is a span. Without spans the clipped text is the only piece.
     """
-    shown = [span for span in spans if span[1] < MAX_EXAMPLE_CHARACTERS]
-    if not shown:
+    visible_spans = [span for span in spans if span[1] < MAX_EXAMPLE_CHARACTERS]
+    if not visible_spans:
         return [(clip(text, MAX_EXAMPLE_CHARACTERS), False)]
     pieces, position = [], 0
-    for start, end in shown:
+    for start, end in visible_spans:
         pieces += [(text[position:start], False), (text[start:end], True)]
         position = end
     return [*((clean_text(piece), is_span) for piece, is_span in pieces if piece), (clip_end(text[position:], position), False)]
