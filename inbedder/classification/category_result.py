@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from inbedder.arguments import check_integer
-from inbedder.classification.category_scores import DEFAULT_TEMPERATURE, compute_probabilities
+from inbedder.classification.category_scores import DEFAULT_TEMPERATURE
 from inbedder.errors import MissingExtraError
+from inbedder.grouping.temperature import compute_probabilities
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from inbedder.arguments import check_finite_number, check_list, check_vectors
 from inbedder.classification.categories import Category, parse_categories
 from inbedder.classification.category_result import Classification, LabelledRows
-from inbedder.classification.category_scores import choose_categories, find_min_score, fit_temperature
+from inbedder.classification.category_scores import choose_categories, find_min_score
 from inbedder.embedder import InBedder
 from inbedder.encoding.language_check import warn_of_unreadable
 from inbedder.errors import InputError, format_names
 from inbedder.grouping.partition import Labels
+from inbedder.grouping.temperature import fit_temperature
 from inbedder.io.cell_values import is_blank
 from inbedder.prompting.templates import check_texts
 from inbedder.vectors import Vectors, normalize_vectors, similarity

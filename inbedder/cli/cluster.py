@@ -80,6 +80,9 @@ MarkWords = Annotated[
     bool,
     typer.Option("--mark-words", help="Mark the words of the report's examples that answers rest on.", rich_help_panel=GROUPS),
 ]
+Top = Annotated[
+    int, typer.Option(min=1, help="Number of groups per text in the table, with the share of each.", rich_help_panel=GROUPS)
+]
 Save = Annotated[Path | None, typer.Option(help="Folder to save the groups in, for inbedder assign.")]
 Seed = Annotated[int, typer.Option(help="Seed of k-means.", rich_help_panel=GROUPS)]
 
@@ -104,6 +107,7 @@ def cluster(
     namer: Namer = "phrases",
     apart_from: ApartFrom = None,
     mark_words: MarkWords = False,
+    top: Top = 1,
     one_question: OneQuestion = False,
     every: Every = "auto",
     date_format: DateFormat = None,
@@ -155,6 +159,7 @@ def cluster(
         title=choose_title(title, source),
         guard_cells=guard_cells,
         parts=parts,
+        top=top,
     )
     cross_tabulation.print_tables()
     if save is not None:

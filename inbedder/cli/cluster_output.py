@@ -33,6 +33,7 @@ def write_groups(
     title: str,
     guard_cells: bool,
     parts: DocumentParts | None = None,
+    top: int = 1,
 ) -> None:
     """Write reports and tables, and print the groups. A table is the input with the columns of ``make_group_columns``."""
     from inbedder.grouping.document_parts import make_document_columns
@@ -42,7 +43,7 @@ def write_groups(
 
     pages = [path for path in output if path.suffix.lower() == ".html"]
     tables = [path for path in output if path not in pages]
-    columns = make_group_columns(results) if parts is None else make_document_columns(results, parts)
+    columns = make_group_columns(results, top) if parts is None else make_document_columns(results, parts)
     rows = table.with_columns(columns) if tables else []
     numbers = table.rows if parts is None else [table.rows[document] for document in parts.documents]
     written_paths = []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from inbedder.grouping.group_distances import measure_fit
+from inbedder.grouping.group_shares import measure_group_shares
 
 if TYPE_CHECKING:
     from inbedder.grouping.edits import Split
@@ -101,16 +102,18 @@ class GroupedTexts:
         return [LEFT_OUT if i == self.left_out else name for i, name in enumerate(names)]
 
 
-def make_group_columns(results: Sequence[GroupedTexts]) -> dict[str, list[Any]]:
+def make_group_columns(results: Sequence[GroupedTexts], top: int = 1) -> dict[str, list[Any]]:
     """Make the table columns of groupings: group, name, answer and fit of each text.
 
     Args:
         results: Groupings of the same n texts.
+        top: Number of groups per text.
 
     Returns:
         "group" (from 1), "group_name", "answer" and "fit" (see ``group_distances.measure_fit``), n values each. With several
         groupings the question follows each name, as in "group: What is it about?". The number and the fit of a text that fits no
-        group are None.
+        group are None. With ``top`` above 1 also "share" and, for the next best groups, "group_2", "group_name_2", "share_2", ...
+        (see ``group_shares.measure_group_shares``).
     """
     columns: dict[str, list[Any]] = {}
     for result, suffix in zip(results, make_column_suffixes(results), strict=True):
@@ -122,6 +125,23 @@ def make_group_columns(results: Sequence[GroupedTexts]) -> dict[str, list[Any]]:
         columns[f"fit{suffix}"] = [
             None if math.isnan(fit) else round(fit, 3) for fit in measure_fit(result.embeddings, fitting).tolist()
         ]
+        if top > 1 and fitting.max() >= 0:
+            columns |= _make_share_columns(result, fitting, top, suffix)
+    return columns
+
+
+def _make_share_columns(result: GroupedTexts, labels: Labels, top: int, suffix: str) -> dict[str, list[Any]]:
+    """Make the columns of the shares of each text's own group and of the next best groups."""
+    shares = measure_group_shares(result.embeddings, labels)
+    own_group = np.where(labels >= 0, labels, shares.argmax(axis=1))
+    ranks = np.where(np.arange(shares.shape[1]) == own_group[:, None], np.inf, shares)  # a text's own group comes first
+    order = np.argsort(-ranks, axis=1, kind="stable")[:, :top]
+    values = np.take_along_axis(shares, order, axis=1).round(3)
+    columns: dict[str, list[Any]] = {f"share{suffix}": values[:, 0].tolist()}
+    for place in range(1, order.shape[1]):
+        columns[f"group_{place + 1}{suffix}"] = (order[:, place] + 1).tolist()
+        columns[f"group_name_{place + 1}{suffix}"] = [result.names[number] for number in order[:, place]]
+        columns[f"share_{place + 1}{suffix}"] = values[:, place].tolist()
     return columns
 
 

@@ -29,20 +29,27 @@ class ClusterResult(GroupedTexts):
         (2, [2, 1])
     """
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self, top: int = 1) -> list[dict[str, Any]]:
         """Return one table row per text.
 
+        Args:
+            top: Number of groups per text.
+
         Returns:
-            n rows of text, group (from 1), group_name, answer and fit (see ``group_distances.measure_fit``).
+            n rows of text, group (from 1), group_name, answer and fit (see ``group_distances.measure_fit``), and with ``top`` above
+            1 the shares of the best groups (see ``make_group_columns``).
         """
-        columns = {"text": self.texts, **make_group_columns([self])}
+        columns = {"text": self.texts, **make_group_columns([self], top)}
         return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, top: int = 1) -> pd.DataFrame:
         """Return the rows as a data frame.
 
+        Args:
+            top: Number of groups per text.
+
         Returns:
-            Columns text, group, group_name, answer and fit; texts from a pandas column keep its index.
+            Columns text, group, group_name, answer and fit, and shares (see ``rows``); texts from a pandas column keep its index.
 
         Raises:
             MissingExtraError: If pandas is not installed.
@@ -51,7 +58,7 @@ class ClusterResult(GroupedTexts):
             import pandas as pd
         except ImportError as error:
             raise MissingExtraError("pandas", "mini") from error
-        return pd.DataFrame(self.rows(), index=self.index)
+        return pd.DataFrame(self.rows(top), index=self.index)
 
     def merge(self, numbers: Sequence[int], name: str | None = None) -> ClusterResult:
         """Merge groups.

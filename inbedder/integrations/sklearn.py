@@ -13,10 +13,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from inbedder.arguments import check_list
-from inbedder.classification.category_scores import DEFAULT_TEMPERATURE, compute_probabilities
+from inbedder.classification.category_scores import DEFAULT_TEMPERATURE
 from inbedder.classification.classifier import add_examples
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
+from inbedder.grouping.temperature import compute_probabilities
 from inbedder.integrations.shared_models import load_shared
 from inbedder.prompting.templates import check_strings
 from inbedder.vectors import Vectors, normalize_vectors, similarity

@@ -8,9 +8,10 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from inbedder.classification.categories import Category, parse_categories
-from inbedder.classification.category_scores import DEFAULT_TEMPERATURE, choose_categories, compute_probabilities
+from inbedder.classification.category_scores import DEFAULT_TEMPERATURE, choose_categories
 from inbedder.classification.classifier import add_examples
 from inbedder.errors import InputError
+from inbedder.grouping.temperature import compute_probabilities
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import ServedModel
 from inbedder.server.request_body import BoundedRoute
