@@ -36,8 +36,8 @@ class ClusterResult(GroupedTexts):
             top: Number of groups per text.
 
         Returns:
-            n rows of text, group (from 1), group_name, answer and fit (see ``group_distances.measure_fit``), and with ``top`` above
-            1 the shares of the best groups (see ``make_group_columns``).
+            n rows of text, group (from 1), group_name, answer and fit (see ``group_distances.measure_fit``), and with ``top``
+            above 1 the shares of the best groups (see ``make_group_columns``).
         """
         columns = {"text": self.texts, **make_group_columns([self], top)}
         return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]

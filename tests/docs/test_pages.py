@@ -155,6 +155,10 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     question_rows = "".join(f"{product},What is bought?,{product}\n" for product in products)
     (tmp_path / "own.csv").write_text(f"context,question,answer\n{question_rows}", encoding="utf-8")
     (tmp_path / "texts.txt").write_text("\n".join(row["text"] for row in rows), encoding="utf-8")
+    (tmp_path / "categories.csv").write_text(
+        "category,example\nfood,Great tacos!\nservice,Our waiter was rude.\nplace,\n", "utf-8"
+    )
+    (tmp_path / "letters.csv").write_text('text\n"It came late. The box was crushed."\n"Nobody answered. It broke."\n', "utf-8")
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
     book.active.append(["title", "body", "country"])

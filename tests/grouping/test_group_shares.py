@@ -19,7 +19,7 @@ def test_a_text_between_two_groups_has_a_share_of_both():
     between = np.eye(2, 8).sum(axis=0, keepdims=True)
     labels = (vectors[:, 1] > vectors[:, 0]).astype(np.int64)
     shares = measure_group_shares(np.concatenate([vectors, between]).astype(np.float32), np.append(labels, -1))
-    assert 0.3 < shares[-1, 0] < 0.7
+    assert 0.2 < shares[-1, 0] < 0.8 and shares[:-1].max(axis=1).min() < 0.9
 
 
 def test_a_single_group_has_all_of_every_text():
