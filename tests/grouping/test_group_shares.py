@@ -16,9 +16,9 @@ def test_texts_of_clear_groups_belong_to_one():
 def test_a_text_between_two_groups_has_a_share_of_both():
     rng = np.random.default_rng(0)
     vectors = np.eye(2, 8)[np.arange(200) % 2] + rng.normal(scale=0.5, size=(200, 8))
-    between = np.eye(2, 8).sum(axis=0, keepdims=True)
+    middle = np.eye(2, 8).sum(axis=0, keepdims=True)
     labels = (vectors[:, 1] > vectors[:, 0]).astype(np.int64)
-    shares = measure_group_shares(np.concatenate([vectors, between]).astype(np.float32), np.append(labels, -1))
+    shares = measure_group_shares(np.concatenate([vectors, middle]).astype(np.float32), np.append(labels, -1))
     assert 0.2 < shares[-1, 0] < 0.8 and shares[:-1].max(axis=1).min() < 0.9
 
 
