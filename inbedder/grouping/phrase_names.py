@@ -21,6 +21,8 @@ from inbedder.prompting.stopwords import load_stopwords
 if TYPE_CHECKING:
     from inbedder.grouping.namers import GroupContents
 
+ADDRESS = re.compile(r"https?://\S+|www\.\S+")
+"""Addresses, whose parts are no words."""
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 MAX_CHARACTERS = 2000
 """Number of characters of a text that count."""
@@ -87,6 +89,7 @@ def _load_stemmer() -> Any:
 
 def split_line(text: str) -> list[str]:
     """Split a text into its words, with placeholders for what lies between them."""
+    text = ADDRESS.sub(START, text)
     words, end = [START], 0
     for match in WORD.finditer(text):
         if text[end : match.start()].strip():

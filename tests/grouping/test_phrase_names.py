@@ -65,6 +65,12 @@ def test_a_group_without_words_has_no_name(text):
     assert name_by_phrases([group([text] * 3, [text] * 3)]) == [""]
 
 
+def test_addresses_are_no_words():
+    assert split_line("late http://t.co/abc bus") == [".", "late", ".", "bus"]
+    texts = ["see http://t.co/x", "http://t.co/y bus", "www.late.com bus", "bus http://t.co/z"]
+    assert name_by_phrases([group([""] * 4, texts), STAFF])[0] == "bus"
+
+
 def test_a_line_marks_what_lies_between_its_words():
     assert split_line("The food, and (the) very GOOD wine-bar") == [
         ".",
