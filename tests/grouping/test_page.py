@@ -347,8 +347,8 @@ def test_colours_stand_out_and_stay_apart_for_the_colour_blind(palette: list[str
 def test_a_page_without_answers_mentions_only_texts():
     page = render_report([grouping([0, 0, 1, 1], answers=[""] * 4)])
     assert "Most frequent answers" not in page and "(no answer)" not in page
-    assert "clusters of the texts' vectors" in page.replace("&#39;", "'") and "words that stand out in its texts" in page
-    assert "words that stand out in its answers" in render_report([grouping([0, 0, 1, 1])])
+    assert "clusters of the texts' vectors" in page.replace("&#39;", "'") and "named by phrases of its texts" in page
+    assert "named by phrases of its answers and texts" in render_report([grouping([0, 0, 1, 1])])
 
 
 def test_pieces_of_an_example_are_its_text_up_to_the_limit() -> None:
