@@ -37,7 +37,7 @@ class Category:
 
     @property
     def meaning(self) -> str:
-        """The text that stands for the category: its description, or else its name."""
+        """The text that is embedded for the category: its description, or its name if there is none."""
         return self.description or self.name
 
 

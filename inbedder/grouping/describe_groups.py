@@ -19,7 +19,7 @@ from inbedder.grouping.provenance import NO_INSTRUCTION
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
     from inbedder.grouping.grouped_texts import GroupedTexts
-    from inbedder.grouping.namers import Namer
+    from inbedder.grouping.namers import GroupContents, Namer
     from inbedder.grouping.partition import Labels
     from inbedder.vectors import Vectors
 
@@ -65,22 +65,36 @@ def describe_groups(
         InputError: If the namer does not return a list of k strings.
     """
     texts, vectors, labels, answers = rows
-    answered = question is not None and embedder.backbone.answers
-    words = find_keywords(answers, labels) if answered else find_keywords(texts, labels, weighting="standing-out")
-    contents = collect_contents(texts, answers, vectors, labels, words)
+    contents, examples = collect_characteristics(rows, answered=question is not None and embedder.backbone.answers)
     titles = name_groups(namer, contents) if callable(namer) else list(namer)
     return kind(
         instruction=NO_INSTRUCTION if question is None else question,
         texts=texts,
         labels=labels,
-        keywords=words,
-        examples=[[texts[i] for i in central_rows] for central_rows in find_central_texts(texts, vectors, labels)],
+        keywords=[group.keywords for group in contents],
+        examples=examples,
         answers=answers,
         embeddings=vectors,
         titles=titles,
         mixed=[is_mixed(group) for group in contents],
         **fields,
     )
+
+
+def collect_characteristics(rows: GroupedRows, *, answered: bool) -> tuple[list[GroupContents], list[list[str]]]:
+    """Collect what characterizes groups.
+
+    Args:
+        rows: The texts in their groups.
+        answered: Whether keywords come from the answers; otherwise they come from the texts.
+
+    Returns:
+        Contents of the k groups with their keywords, and the central texts of each.
+    """
+    texts, vectors, labels, answers = rows
+    words = find_keywords(answers, labels) if answered else find_keywords(texts, labels, weighting="standing-out")
+    examples = [[texts[i] for i in central_rows] for central_rows in find_central_texts(texts, vectors, labels)]
+    return collect_contents(texts, answers, vectors, labels, words), examples
 
 
 def answer_rows(

@@ -7,26 +7,24 @@ parts, and moved texts pull texts like them along.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from inbedder.arguments import check_integer
 from inbedder.errors import InputError, format_value
-from inbedder.grouping.explain import find_central_texts, find_keywords
+from inbedder.grouping.describe_groups import GroupedRows, Result, collect_characteristics
 from inbedder.grouping.group_distances import measure_member_distances
 from inbedder.grouping.loose_groups import is_mixed
-from inbedder.grouping.naming import collect_contents
 from inbedder.vectors import normalize_vectors
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.grouping.partition import Labels
     from inbedder.vectors import Vectors
-
-Result = TypeVar("Result", bound="GroupedTexts")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +66,15 @@ def merge_groups(result: Result, numbers: Sequence[int], name: str | None = None
         The grouping with the groups renumbered by falling size.
 
     Raises:
-        InputError: If there are fewer than two groups, or no such group.
+        InputError: If there are fewer than two groups or no such group, or the name is empty or belongs to another group.
     """
     merged = sorted({_check_group(result, "group", number) for number in numbers})
     if len(merged) < 2:
         raise InputError("Give at least two groups to merge.")
     names = dict(enumerate(result.names))
-    names[merged[0]] = _check_name(name, names[merged[0]])
+    if name is not None:
+        check_new_names([name], [names[number] for number in names if number not in merged])
+        names[merged[0]] = name
     labels = np.where(np.isin(result.labels, merged), merged[0], result.labels)
     return _rebuild(result, labels, names, changed={merged[0]})
 
@@ -115,12 +115,9 @@ def rename_groups(result: Result, names: Mapping[int, str]) -> Result:
     Raises:
         InputError: If there is no such group, or a name is empty or belongs to another group.
     """
-    titles = dict(enumerate(result.names))
-    for number, name in names.items():
-        titles[_check_group(result, "group", number)] = _check_name(name, "")
-    if duplicates := [name for name in names.values() if list(titles.values()).count(name) > 1]:
-        raise InputError(f"Two groups would have the name {format_value(duplicates[0])}. Give each group its own name.")
-    return replace(result, titles=[titles[number] for number in range(len(titles))])
+    new_names = {_check_group(result, "group", number): name for number, name in names.items()}
+    check_new_names(new_names.values(), [name for number, name in enumerate(result.names) if number not in new_names])
+    return replace(result, titles=[new_names.get(number, name) for number, name in enumerate(result.names)])
 
 
 def split_group(result: Result, number: int, part_result: GroupedTexts) -> Result:
@@ -196,12 +193,22 @@ def _check_group(result: GroupedTexts, name: str, number: int) -> int:
     return number
 
 
-def _check_name(name: str | None, default: str) -> str:
-    if name is None and default:
-        return default
-    if not isinstance(name, str) or not name.strip():
-        raise InputError(f"{format_value(name)} is not a valid name of a group. Give a non-empty string.")
-    return name
+def check_new_names(names: Iterable[str], other_names: Sequence[str]) -> None:
+    """Check that new names of groups are not empty and differ from each other and from other names.
+
+    Args:
+        names: The new names.
+        other_names: Names of the other groups.
+
+    Raises:
+        InputError: If a name is empty or occurs twice.
+    """
+    new_names = list(names)
+    for name in new_names:
+        if not isinstance(name, str) or not name.strip():
+            raise InputError(f"{format_value(name)} is not a valid name of a group. Give a non-empty string.")
+    if duplicates := [name for name, count in Counter([*new_names, *other_names]).items() if count > 1 and name in new_names]:
+        raise InputError(f"Two groups would have the name {format_value(duplicates[0])}. Give each group its own name.")
 
 
 def _rebuild(
@@ -219,18 +226,18 @@ def _rebuild(
     rank = {number: position for position, number in enumerate(order)}
     new_labels = np.array([rank[label] for label in labels.tolist()], dtype=np.int64)
     answers: list[str] = fields.get("answers", result.answers)
-    texts, vectors = result.texts, result.embeddings
-    answered = any(answers)
-    words = find_keywords(answers, new_labels) if answered else find_keywords(texts, new_labels, weighting="standing-out")
+    rows = GroupedRows(result.texts, result.embeddings, new_labels, answers)
+    contents, examples = collect_characteristics(rows, answered=any(answers))
     stability_of = dict(enumerate(result.stability or [])) | dict(stability or {})
     fields |= {"stability": [float("nan") if n in changed else stability_of.get(n, float("nan")) for n in order]}
-    fields |= {"titles": [names[number] for number in order], "labels": new_labels, "keywords": words}
+    fields |= {"titles": [names[number] for number in order], "labels": new_labels}
     fields |= {"left_out": None if result.left_out is None else rank.get(result.left_out)}
     fields |= {"parts": result.labels if result.parts is None else result.parts}
     return replace(
         result,
-        examples=[[texts[i] for i in rows] for rows in find_central_texts(texts, vectors, new_labels)],
-        mixed=[is_mixed(group) for group in collect_contents(texts, answers, vectors, new_labels, words)],
+        keywords=[group.keywords for group in contents],
+        examples=examples,
+        mixed=[is_mixed(group) for group in contents],
         label_agreements={},
         evidence=None,
         branches=None,

@@ -158,15 +158,15 @@ class _GroupWords:
 
     def count_needed_phrases(self) -> int:
         """Count the phrases after which most answers or texts hold one."""
-        most = min(self.good_count, MAX_PHRASES)
-        for count in range(1, most):
+        max_count = min(self.good_count, MAX_PHRASES)
+        for count in range(1, max_count):
             phrase_sets = [set(phrase) for phrase in self.phrases[:count]]
             covered_counts = (sum(any(phrase <= stems for phrase in phrase_sets) for stems in side.stems) for side in self.sides)
             if any(
                 covered >= FULL_COVERAGE * max(1, side.size) for covered, side in zip(covered_counts, self.sides, strict=True)
             ):
                 return count
-        return most
+        return max_count
 
     def _score(self, stem: str, totals: Sequence[_Totals]) -> float:
         score = 0.0

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InputError, format_value
 from inbedder.grouping.apart_from import remove_directions
 from inbedder.grouping.assignment import Assignment
-from inbedder.grouping.edits import find_centres
+from inbedder.grouping.edits import check_new_names, find_centres
 from inbedder.grouping.explain import find_central_texts, find_keywords
 from inbedder.grouping.group_distances import find_nearest_centres, find_new_groups, measure_member_distances, measure_typicality
 from inbedder.grouping.grouped_texts import GroupedTexts
@@ -235,18 +234,9 @@ class Grouping:
             InputError: If there is no such group, or a name is empty or belongs to another group. Then no group is renamed.
         """
         new_names = {check_integer("group", number, 0, len(self.groups) - 1): name for number, name in names.items()}
-        self._check_new_names(new_names.values(), [group.name for i, group in enumerate(self.groups) if i not in new_names])
+        check_new_names(new_names.values(), [group.name for i, group in enumerate(self.groups) if i not in new_names])
         for number, name in new_names.items():
             self.groups[number] = replace(self.groups[number], name=name, by_hand=True)
-
-    def _check_new_names(self, names: Iterable[str], other_names: Sequence[str]) -> None:
-        """Check that new names are not empty and differ from each other and from other names."""
-        new_names = list(names)
-        for name in new_names:
-            if not isinstance(name, str) or not name.strip():
-                raise InputError(f"{format_value(name)} is not a valid name of a group. Give a non-empty string.")
-        if duplicates := [name for name, count in Counter([*new_names, *other_names]).items() if count > 1 and name in new_names]:
-            raise InputError(f"Two groups would have the name {format_value(duplicates[0])}. Give each group its own name.")
 
     def merge(self, numbers: Sequence[int], name: str | None = None) -> None:
         """Merge groups. The merged group keeps the centres of all, so texts that were nearest to one of them still are.
@@ -263,7 +253,7 @@ class Grouping:
             raise InputError("Give at least two groups to merge.")
         group = merge_stored_groups([self.groups[number] for number in merged], name)
         remaining = [number for number in range(len(self.groups)) if number not in merged[1:]]
-        self._check_new_names([group.name], [self.groups[number].name for number in remaining if number != merged[0]])
+        check_new_names([group.name], [self.groups[number].name for number in remaining if number != merged[0]])
         new_numbers = {number: position for position, number in enumerate(remaining)}
         new_numbers |= dict.fromkeys(merged, new_numbers[merged[0]])
         self.routes = [route if route.target < 0 else Route(route.level, new_numbers[route.target]) for route in self.routes]
