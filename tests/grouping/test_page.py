@@ -170,10 +170,10 @@ def test_texts_that_fit_no_group_are_grey_and_have_no_number_on_the_map() -> Non
     html = render_report([grouping([0, 2, 1, 1, 2], left_out=2)])
     data = Page(html).data
     assert data["dimensions"][0]["names"][2] == "fits no group" and data["dimensions"][0]["categoryOf"] == [0, 2, 1, 1, 2]
-    assert data["views"][0]["colours"] == [0, 1, "none"]
+    assert data["dimensions"][0]["colours"] == [0, 1, "none"]
     assert "2 texts · 40%" in html.split("fits no group</h3>")[1]
     assert re.findall('<span class="number">([^<]*)</span>', html) == ["1", "2"]
-    assert html.count('<text x="') == 2
+    assert html.count('<text class="name">') == 2
 
 
 def test_the_cross_table_counts_texts_exactly() -> None:
@@ -261,7 +261,7 @@ def test_notes_loose_groups_and_the_tree_are_shown() -> None:
         ("word0", " and 2 other groups", "8"), ("word2", "", "2")
     ]  # fmt: skip
     assert re.findall(r"<b>\d</b> <bdi>(word\d|fits)", tree) == ["word0", "word1", "fits", "word2"]
-    assert Page(html).data["views"][0]["colours"] == [0, 1, 2, "none"]
+    assert Page(html).data["dimensions"][0]["colours"] == [0, 1, 2, "none"]
 
 
 def test_a_named_instruction_is_shown_as_its_question() -> None:

@@ -231,7 +231,117 @@ def test_arrow_keys_show_a_dot_with_its_answer_and_its_other_groups(page: Page) 
         "false",
     ]
     press(page, "Enter")
-    assert shown_tab(page) == ["texts"] and listed(page) == [lines[1].split()[-1]]
+    assert texts_of(page, ".drawer h3") == [f"Row {1 + int(lines[1].split()[-1])}"] and focused(page) == "drawer"
+    assert texts_of(page, ".drawer .quotes li") == [lines[1]]
+    assert texts_of(page, ".drawer dt") == ["What is it?", "Is it <b>good</b>?", "stars", "sent"]
+    press(page, "Escape")
+    assert page.locator(".drawer").is_hidden() and focused(page) == "plane"
+    press(page, "ArrowRight", "Enter")
+    page.click(".open-area")
+    assert shown_tab(page) == ["texts"] and len(listed(page)) == 1 and page.locator(".drawer").is_hidden()
+
+
+def find_view_box(page: Page) -> list[float]:
+    return [float(number) for number in page.evaluate("document.querySelector('.plane svg').getAttribute('viewBox')").split()]
+
+
+def find_dot(page: Page, number: int) -> tuple[float, float]:
+    """Find the centre of a dot of the first map on the screen."""
+    box = page.locator("#question-1 .dots > *").nth(number).bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_the_map_zooms_by_buttons_keys_and_wheel_and_moves_with_the_mouse(page: Page, errors: list[str]) -> None:
+    page.evaluate("document.querySelector('#question-1 .map').scrollIntoView({ behavior: 'instant' })")
+    assert find_view_box(page) == [0, 0, 640, 480]
+    page.locator(".zoom-in").first.click()
+    assert find_view_box(page) == [120, 90, 400, 300]
+    page.locator("#question-1 .plane").focus()
+    press(page, "Escape", "+")
+    assert find_view_box(page) == pytest.approx([195, 146.25, 250, 187.5])
+    press(page, "0")
+    assert find_view_box(page) == [0, 0, 640, 480] and page.locator("#question-1 .reset").is_disabled()
+    box = page.locator("#question-1 .plane svg").bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 4, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -500)
+    page.keyboard.up("Control")
+    left, top, width, height = find_view_box(page)
+    assert width == pytest.approx(640 / 1.2**10)
+    assert (left + width / 4, top + height / 2) == pytest.approx((160, 240), abs=1)  # what is under the mouse stays there
+    page.mouse.down()
+    page.mouse.move(x + 10, y + 20)
+    page.mouse.up()
+    moved_left, moved_top, *_ = find_view_box(page)
+    assert moved_left < left and moved_top < top and page.locator(".drawer").is_hidden()
+    page.mouse.wheel(0, -500)  # scrolls the page
+    assert find_view_box(page)[2] == width
+    assert errors == []
+
+
+def test_names_on_the_map_cover_no_other(page: Page) -> None:
+    boxes = [
+        [box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]]
+        for box in (name.bounding_box() for name in page.locator("#question-1 .name.placed").all())
+        if box is not None
+    ]
+    assert texts_of(page, "#question-1 .name.placed") and len(boxes) >= 2
+    for i, one in enumerate(boxes):
+        for other in boxes[:i]:
+            assert one[0] >= other[2] or one[2] <= other[0] or one[1] >= other[3] - 3 or one[3] - 3 <= other[1]
+
+
+def test_a_line_around_dots_shows_what_they_have_in_common(page: Page, errors: list[str]) -> None:
+    page.locator("#question-1 .area").click()
+    box = page.locator("#question-1 .plane svg").bounding_box()
+    assert box is not None
+    corners = [(2, 2), (box["width"] - 2, 2), (box["width"] - 2, box["height"] - 2), (2, box["height"] - 2)]
+    page.mouse.move(box["x"] + 2, box["y"] + 2)
+    page.mouse.down()
+    for x, y in corners[1:]:
+        page.mouse.move(box["x"] + x, box["y"] + y, steps=4)
+    page.mouse.up()
+    assert texts_of(page, ".drawer h3") == ["12 texts"]
+    assert "1 word0, more0 50% (of all texts 50%)" in texts_of(page, ".drawer dd")[0].replace("\n", " ")
+    assert page.locator("#question-1 .area").get_attribute("aria-pressed") == "false"
+    page.click(".open-area")
+    assert texts_of(page, ".match-count") == ["12 of 12 texts — an area on the map of What is it?"]
+    page.click(".back")
+    x, y = find_dot(page, 3)
+    page.mouse.click(x, y)
+    assert texts_of(page, ".drawer h3")[0].startswith("Row ")
+    page.click(".close")
+    assert page.locator(".drawer").is_hidden() and errors == []
+
+
+def test_a_map_is_coloured_by_another_question_or_column(page: Page, errors: list[str]) -> None:
+    select = page.locator("#question-1 .colour-by")
+    assert texts_of(page, "#question-1 .colour-by option") == ["What is it?", "Is it <b>good</b>?", "stars", "sent"]
+    select.select_option("2")
+    assert [line.split("\n")[-2:] for line in texts_of(page, "#question-1 .legend:visible li")][0] == ["1", "33%"]
+    classes = page.evaluate("[...document.querySelectorAll('#question-1 .dots > *')].map(dot => dot.getAttribute('class'))")
+    assert sorted(classes) == sorted(["c0"] * 4 + ["c1"] * 3 + ["c2"] * 2 + ["c3"] * 2 + ["c4"])
+    page.locator("#question-1 .legend:visible button").first.click()
+    lit = page.evaluate("[...document.querySelectorAll('#question-1 .dots > .lit')].map(dot => dot.getAttribute('class'))")
+    assert lit == ["c0 lit"] * 4
+    select.select_option("0")
+    assert len(texts_of(page, "#question-1 .legend:visible li")) == 3 and page.locator("#question-1 .lit").count() == 0
+    assert errors == []
+
+
+def test_the_picture_of_a_map_is_saved(page: Page, errors: list[str], tmp_path: Path) -> None:
+    with page.expect_download() as download:
+        page.locator("#question-1 .picture").click()
+    download.value.save_as(tmp_path / "map.png")
+    content = (tmp_path / "map.png").read_bytes()
+    assert download.value.suggested_filename == "map.png" and content.startswith(b"\x89PNG")
+    width, height = (int.from_bytes(content[start : start + 4], "big") for start in (16, 20))
+    box = page.locator("#question-1 .plane svg").bounding_box()
+    assert box is not None and abs(width - 2 * (box["width"] + 280)) <= 2 and height > 2 * box["height"]
+    assert errors == []
 
 
 def test_a_period_of_a_chart_opens_its_texts(page: Page) -> None:
@@ -253,6 +363,8 @@ def test_a_square_of_the_density_opens_its_texts(browse: Callable[..., Page], mo
     press(page, "Escape", "ArrowRight")
     assert "10 texts here, such as" in texts_of(page, ".tip")[0]
     press(page, "Enter")
+    assert texts_of(page, ".drawer h3") == ["10 texts"] and "This page holds" in texts_of(page, ".drawer-note")[0]
+    page.click(".open-area")
     assert 0 < len(listed(page)) < 10 and "one place on the map of What is it?" in texts_of(page, ".match-count")[0]
     assert "random sample of 30 of the 40 texts" in texts_of(page, "#texts .note")[0]
 

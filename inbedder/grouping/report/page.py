@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.grouping.timelines import Timeline
 
+SCRIPT_PARTS = ("start", "texts", "drawer", "map_names", "map_picture", "map", "edits", "cross_tables", "charts")
+"""The files of the page's script in their order; they share one scope."""
+
 
 def save_report(
     results: Sequence[GroupedTexts],
@@ -141,7 +144,7 @@ def _fill_template(**values: object) -> str:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
-    script = read("page.js")
+    script = "(() => {\n" + "\n".join(read(f"script/{part}.js") for part in SCRIPT_PARTS) + "})();"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()  # the policy allows only this script
     template = environment.get_template("page.html.j2")
     return clean_text(template.render(script=Markup(script), digest=digest, style=Markup(read("page.css")), **values))

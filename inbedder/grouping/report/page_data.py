@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from inbedder.grouping.crosstab import Categories, CrossTable, categorize_groups
 from inbedder.grouping.document_parts import DocumentParts, describe_shares
-from inbedder.grouping.report.views import MAX_ANSWER_CHARACTERS, View, clip, resolve_question
+from inbedder.grouping.report.views import LIGHT, MAX_ANSWER_CHARACTERS, NO_COLOUR, View, clip, resolve_question
 from inbedder.io.cell_values import to_json_value
 from inbedder.io.csv_cells import FORMULA_STARTS, NUMBER_PATTERN, QUOTED_CHARACTERS
 
@@ -98,6 +98,13 @@ class Dimensions:
         return resolve_question(title) if number < self.questions else clip(title, MAX_ANSWER_CHARACTERS)
 
 
+def choose_colours(categories: Categories) -> list[int | str]:
+    """Choose the colours of a column's values: one each for the most frequent values, none for the rest."""
+    counts = np.bincount(categories.category_of[categories.category_of >= 0], minlength=len(categories.names))
+    ranks = np.argsort(np.argsort(-counts, kind="stable"))
+    return [int(rank) if rank < len(LIGHT) else NO_COLOUR for rank in ranks]
+
+
 def make_heatmap(table: CrossTable, dimensions: Dimensions) -> Heatmap:
     """Prepare a cross table for the page."""
     rows, columns = dimensions.find(table.rows), dimensions.find(table.columns)
@@ -164,13 +171,13 @@ def collect_page_data(
                 "title": dimensions.get_title(number),
                 "names": [clip(name, MAX_ANSWER_CHARACTERS) for name in categories.names],
                 "categoryOf": categories.category_of[row_ids].tolist(),
+                "colours": [group.colour for group in views[number].groups] if number < len(views) else choose_colours(categories),
             }
             for number, categories in enumerate(dimensions.all)
         ],
         "views": [
             {
                 "question": view.question,
-                "colours": [group.colour for group in view.groups],
                 "marks": [mark[:4] for mark in view.marks],
                 "markOf": view.mark_of[row_ids].tolist(),
                 "answers": [clip(result.answers[row], MAX_ANSWER_CHARACTERS) for row in row_ids],

@@ -26,6 +26,8 @@ MAX_EXAMPLE_CHARACTERS, MAX_ANSWER_CHARACTERS = 240, 80
 MAX_ANSWERS, MAX_EXAMPLES, MAX_LABELS = 6, 5, 5
 """Maximum numbers of entries that a group shows."""
 SHAPES, GROUPS_PER_SHAPE = 4, 6
+NO_COLOUR = "none"
+"""Colour of the texts that fit no group, and of rare values."""
 # Twelve colours each for a light and a dark background: a contrast of at least 3:1, and distinct in OKLab under simulated
 # protanopia, deuteranopia and tritanopia (Machado et al. 2009). The shape of the dots changes every GROUPS_PER_SHAPE groups.
 LIGHT = "#2f6bd0 #fd5b62 #30a57d #6e2680 #a48018 #75331e #8588ff #bc2993 #566a0a #d075be #2a30b9 #a5585a".split()
@@ -38,7 +40,7 @@ class Group:
 
     name: str
     colour: int | str
-    """Number of its colour; "none" for the texts that fit no group."""
+    """Number of its colour, or ``NO_COLOUR``."""
     shape: int
     size: int
     share: float
@@ -119,7 +121,7 @@ def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str
     agreements = result.label_agreements if is_group else {}
     return Group(
         name=clip(name, MAX_ANSWER_CHARACTERS),
-        colour=number % len(LIGHT) if is_group else "none",
+        colour=number % len(LIGHT) if is_group else NO_COLOUR,
         shape=number // GROUPS_PER_SHAPE % SHAPES,
         size=len(members),
         share=100 * len(members) / len(result.texts),
