@@ -72,6 +72,12 @@ ApartFrom = Annotated[
         help='A question whose groups these shall not follow, such as "Is it positive or negative?".', rich_help_panel=GROUPS
     ),
 ]
+NoAnswer = Annotated[
+    bool,
+    typer.Option(
+        "--no-answer", help="Leave texts that give no answer, such as 'Oh.', out of the groups of a topic.", rich_help_panel=GROUPS
+    ),
+]
 Split = Annotated[
     str | None,
     typer.Option(help="Group the parts of long documents: paragraph, sentence or a number of words.", rich_help_panel=INPUT),
@@ -106,6 +112,7 @@ def cluster(
     seed: Seed = 0,
     namer: Namer = "phrases",
     apart_from: ApartFrom = None,
+    no_answer: NoAnswer = False,
     mark_words: MarkWords = False,
     top: Top = 1,
     one_question: OneQuestion = False,
@@ -137,7 +144,7 @@ def cluster(
     labels = {name: texts_table.column(name) for name in label_column or ()}
     embedder = load_embedder(model, **model_options)
     options = dict[str, Any](method=method, seed=seed, given_labels=labels, min_size=min_size, apart_from=apart_from)
-    options |= {"model": embedder, "batch_size": batch_size}
+    options |= {"no_answer": no_answer, "model": embedder, "batch_size": batch_size}
     warn_of_feelings(model, [*instructions, apart_from or ""])
     results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, namer, options)
     results = _add_effects(results, embedder, seed, batch_size)

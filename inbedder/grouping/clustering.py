@@ -24,6 +24,7 @@ def cluster(
     embeddings: Vectors | None = None,
     given_labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
     apart_from: str | None = None,
+    no_answer: bool = False,
     namer: str | Namer = "phrases",
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
@@ -44,6 +45,8 @@ def cluster(
         given_labels: Known labels to compare the groups with: n labels, or several such lists by name or as a table.
         apart_from: Another question, such as "Is it positive or negative?", whose groups these shall not follow: the directions
             in which its groups differ are removed from the vectors (``apart_from``).
+        no_answer: Whether texts that give no answer to the question, such as "Oh.", form the last group, "fits no group"
+            (``no_answer``). For questions of topic.
         namer: How groups are named: a name in ``namers.NAMERS`` (listed by ``inbedder cluster --help``), "model:NAME" for titles
             that another model writes, or a callable.
         batch_size: Batch size.
@@ -54,8 +57,8 @@ def cluster(
         the texts.
 
     Raises:
-        InputError: If there is no text, k is out of range, labels and texts differ in number, the namer is unknown, or
-            embeddings come with several wordings.
+        InputError: If there is no text, k is out of range, labels and texts differ in number, the namer is unknown,
+            embeddings come with several wordings, or no text gives an answer.
 
     Example:
         >>> from inbedder import cluster
@@ -65,5 +68,5 @@ def cluster(
         ((4,), [2, 2])
     """
     options: dict[str, Any] = {"method": method, "min_size": min_size, "embeddings": embeddings, "given_labels": given_labels}
-    options |= {"apart_from": apart_from, "namer": namer, "batch_size": batch_size, "show_progress_bar": show_progress_bar}
+    options |= {"apart_from": apart_from, "no_answer": no_answer, "namer": namer, "batch_size": batch_size, "show_progress_bar": show_progress_bar}
     return make_groups(ClusterResult, texts, instruction, model, k, seed, **options)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from inbedder.vectors import Vectors
 
 LEFT_OUT = "fits no group"
-"""Name of the group of texts that ``hdbscan`` leaves out."""
+"""Name of the group of texts that ``hdbscan`` leaves out, or that give no answer."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from inbedder.grouping.explain import find_central_texts, measure_agreement
 from inbedder.grouping.mean_wordings import check_wordings, encode_wordings
 from inbedder.grouping.namers import Namer
 from inbedder.grouping.naming import find_namer, get_namer_name
+from inbedder.grouping.no_answer import REFERENCE_LINES, explain_unanswered, find_unanswered
 from inbedder.grouping.partition import Labels, Partition, check_groups, group, make_regrouping, partition
 from inbedder.grouping.provenance import Provenance
 from inbedder.grouping.stability import measure_stability
@@ -45,6 +47,7 @@ def make_groups(
     embeddings: Vectors | None = None,
     given_labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
     apart_from: str | None = None,
+    no_answer: bool = False,
     namer: str | Namer = "phrases",
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
@@ -63,6 +66,7 @@ def make_groups(
         embeddings: Vectors of the texts, shape (n, d).
         given_labels: Known labels.
         apart_from: Another question.
+        no_answer: Whether texts that give no answer form the last group.
         namer: How groups are named.
         batch_size: Batch size.
         show_progress_bar: None shows a progress bar for long work in a terminal.
@@ -92,17 +96,19 @@ def make_groups(
     else:
         vectors = embedder.encode(rows, instruction, **options) if embeddings is None else embeddings
     question = None if instruction is None else str(instruction)
+    answered = slice(None) if not no_answer else _find_answered(embedder, vectors, wordings or question, options)
     removed = None
     if apart_from is not None:
         removed = _find_directions_of(embedder, rows, apart_from, vectors, seed, options)
         vectors = remove_directions(vectors, removed)
     with limit_threads(len(rows)):
-        groups = partition(vectors, k, seed, method=method, min_size=min_size)
+        groups = _spread(partition(vectors[answered], k, seed, method=method, min_size=min_size), answered, len(rows))
     answers = answer_rows(embedder, rows, question, _choose_rows_to_answer(rows, vectors, groups.labels), options)
     merge, regroup = k == "auto" and groups.branches is None, make_regrouping(method, len(rows), min_size)
     labels, left_out, notes = merge_duplicate_groups(answers, groups.labels, left_out=groups.left_out, merge=merge)
     with limit_threads(len(rows)):
-        stability = _measure_stability(vectors, labels, left_out, regroup, seed, int(groups.labels.max()) + 1)
+        initial_count = int(groups.labels.max()) + 1
+        stability = _measure_stability(vectors[answered], labels[answered], left_out, regroup, seed, initial_count)
     return describe_groups(
         kind,
         embedder,
@@ -116,7 +122,12 @@ def make_groups(
         branches=groups.branches,
         left_out=left_out,
         provenance=Provenance(embedder.spec, _order_wordings(question, wordings), get_namer_name(namer, embedder)),
-        notes=[*notes, *_explain_single_group(method, groups), *_explain_removal(apart_from, removed)],
+        notes=[
+            *notes,
+            *_explain_single_group(method, groups),
+            *_explain_removal(apart_from, removed),
+            *explain_unanswered(rows, answers, labels, left_out, no_answer=no_answer),
+        ],
         removed_directions=removed,
         index=texts.index if hasattr(texts, "iloc") else None,
     )
@@ -129,6 +140,33 @@ def _find_directions_of(
     other_vectors = embedder.encode(rows, check_string("apart_from", question), **options)
     with limit_threads(len(rows)):
         return find_group_directions(vectors, group(other_vectors, "auto", seed))
+
+
+def _find_answered(
+    embedder: InBedder, vectors: Vectors, question: str | list[str] | None, options: dict[str, Any]
+) -> NDArray[np.intp]:
+    """Find the rows that give an answer to the question."""
+    if question is None:
+        raise InputError("no_answer (--no-answer) needs a question.")
+    lines = list(REFERENCE_LINES)
+    if isinstance(question, str):
+        reference_vectors = embedder.encode(lines, question, **options)
+    else:
+        reference_vectors = encode_wordings(embedder, lines, question, **options)[0]
+    answered = np.flatnonzero(~find_unanswered(vectors, reference_vectors))
+    if not len(answered):
+        raise InputError("No text gives an answer to the question. Ask another one, or leave out no_answer (--no-answer).")
+    return answered
+
+
+def _spread(groups: Partition, answered: slice | NDArray[np.intp], count: int) -> Partition:
+    """Put the rows that were not partitioned into the group of texts that fit none."""
+    if isinstance(answered, slice) or len(answered) == count:
+        return groups
+    left_out = int(groups.labels.max()) + 1 if groups.left_out is None else groups.left_out
+    labels = np.full(count, left_out, dtype=np.int64)
+    labels[answered] = groups.labels
+    return replace(groups, labels=labels, left_out=left_out)
 
 
 def _explain_removal(apart_from: str | None, removed: Vectors | None) -> list[str]:
