@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from inbedder.errors import InputError, RecipeError, format_names
 from inbedder.io.columns import MAX_INSPECTED_ROWS, list_columns
 from inbedder.io.files import atomic_write
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
-from inbedder_finetune.column_names import COLUMN_ALIASES, find_column
+from inbedder_finetune.column_names import COLUMN_ALIASES, find_column, get_first_answer
 
 RECIPE = """\
 # Trains {model} to answer the questions of {table} in a few content words.
@@ -23,14 +25,15 @@ RECIPE = """\
 #
 # To predict a few exact labels, training is not the best tool: `inbedder classify` needs none, and with hundreds of labelled rows
 # a logistic regression on the vectors is better (docs/how-to/classify.md). Training makes a model forget questions that its rows
-# do not ask; add rows of other questions that you need.
+# do not ask; the recipe adds rows of other questions, to which you may add those that you need.
 #
 # docs/recipes.md lists every setting; finetune/recipes/ holds larger examples.
 model: {model}            # or any causal, masked or encoder-decoder language model: a hub id or a folder
 max_length: 224        # maximum prompt length in tokens; longer texts are truncated at their end
-
+{label_settings}
 data:
   folder: {folder}
+  strip_stopwords: {strips}    # whether answers are learned without words such as "the" and "of"
   held_out: {held_out}          # rows kept out of training; their loss shows whether the model generalizes
   sources:
     - path: {path}
@@ -38,6 +41,8 @@ data:
       # cap: 1000                    # maximum number of rows, sampled at random
       # max_characters: 1000         # skip longer texts
       # licence: ...                 # of the data, for the model card
+    # other questions about shipped texts, so that the model keeps answering them
+{rehearsal}
 
 objective:
   reencode_weight: 1.0  # also trains the vector towards that of the answer; 0 trains on the answer's tokens only
@@ -50,6 +55,14 @@ training:
   dropout: 0.0
   eval_steps: {eval_steps}
 """
+
+LABEL_SETTINGS = "mask_length: {mask_length}         # tokens of an answer: the answers are {count} labels, which are learned whole\n"
+REHEARSAL = "    - {{path: {file}, cap: {cap}, questions_per_text: 3}}"
+REHEARSED_FILES, REHEARSED_SHARE = ("opinions.yaml", "requests.yaml", "scenes.yaml", "forms.yaml"), 1.0
+"""Shipped files of composed texts, and their rows per row of the table."""
+MAX_LABELS, MIN_ROWS_PER_LABEL = 100, 5
+"""Answers are labels if there are at most so many, each in so many rows on average."""
+TOKENS_PER_WORD, MAX_MASK_LENGTH = 2, 12
 
 
 def write_recipe(table: Path, recipe: Path) -> None:
@@ -86,6 +99,9 @@ def write_recipe(table: Path, recipe: Path) -> None:
             "each row needs a text, a question about it and a short answer."
         )
     batch_size = 32 if len(rows) >= 320 else 8
+    cap = max(1, round(REHEARSED_SHARE * len(rows) / len(REHEARSED_FILES)))
+    row_count = len(rows) + cap * len(REHEARSED_FILES)
+    labels = _find_labels(rows, names["output"])
     with atomic_write(recipe) as temporary:
         temporary.write_text(
             RECIPE.format(
@@ -97,9 +113,25 @@ def write_recipe(table: Path, recipe: Path) -> None:
                 output=f"runs/{recipe.stem}",
                 held_out=min(200, len(rows) // 10),
                 batch_size=batch_size,
-                eval_steps=max(1, 3 * len(rows) // batch_size // 5),
+                eval_steps=max(1, 3 * row_count // batch_size // 5),
+                label_settings=_set_labels(labels) if labels else "",
+                strips=json.dumps(not labels),
+                rehearsal="\n".join(REHEARSAL.format(file=file, cap=cap) for file in REHEARSED_FILES),
                 **dict(zip(("text", "question", "answer"), names.values(), strict=True)),
                 **dict(zip(("text_name", "question_name", "answer_name"), map(json.dumps, names.values()), strict=True)),
             ),
             encoding="utf-8",
         )
+
+
+def _find_labels(rows: Sequence[Mapping[str, Any]], column: str) -> set[str]:
+    """Find the labels that a table has as answers; none if its answers are too many to be labels."""
+    answers = [str(get_first_answer(row.get(column))) for row in rows]
+    labels = {answer for answer in answers if answer.strip()}
+    return labels if len(labels) <= min(MAX_LABELS, len(answers) // MIN_ROWS_PER_LABEL) else set()
+
+
+def _set_labels(labels: set[str]) -> str:
+    """Write the setting that labels need."""
+    longest = max(len(label.split()) for label in labels)
+    return LABEL_SETTINGS.format(mask_length=min(MAX_MASK_LENGTH, max(3, TOKENS_PER_WORD * longest)), count=len(labels))

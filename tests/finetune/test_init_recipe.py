@@ -26,10 +26,25 @@ def test_a_first_recipe_runs(table, tmp_path):
     assert "Context holds the texts, Question the questions, Answer the answers" in text
     method, recipe = read_method(tmp_path / "first.yaml", [f"model={GOLDEN}", "data.cache=null"])
     assert (recipe.data.folder, recipe.data.sources[0].path) == (tmp_path.as_posix(), "my own.csv")
+    assert [(source.path, source.cap) for source in recipe.data.sources[1:]] == [
+        ("opinions.yaml", 10), ("requests.yaml", 10), ("scenes.yaml", 10), ("forms.yaml", 10)
+    ]  # fmt: skip
     assert (recipe.training.output, recipe.training.batch_size, recipe.data.held_out) == ("runs/first", 8, 4)
-    assert recipe.training.eval_steps == 3
+    assert recipe.training.eval_steps == 6
     assert "loss on" in method.preview(recipe)
     assert yaml.safe_load(text)["model"] == "mini"
+
+
+def test_a_few_labels_are_learned_whole(tmp_path):
+    lines = [f"text {i},Which event?,{('the Notre Dame fire', 'flood')[i % 2]}" for i in range(20)]
+    (tmp_path / "labels.csv").write_text("\n".join(["text,question,answer", *lines]))
+    write_recipe(tmp_path / "labels.csv", tmp_path / "labels.yaml")
+    _, recipe = read_method(tmp_path / "labels.yaml", ["data.cache=null"])
+    assert (recipe.mask_length, recipe.data.strip_stopwords) == (8, False)
+    (tmp_path / "free.csv").write_text("\n".join(["text,question,answer", *(f"text {i},What?,thing {i}" for i in range(20))]))
+    write_recipe(tmp_path / "free.csv", tmp_path / "free.yaml")
+    _, recipe = read_method(tmp_path / "free.yaml", ["data.cache=null"])
+    assert (recipe.mask_length, recipe.data.strip_stopwords) == (3, True)
 
 
 def test_init_writes_a_recipe_and_overwrites_none(table, tmp_path, monkeypatch):
