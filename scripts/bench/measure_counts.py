@@ -23,42 +23,64 @@ from sklearn.metrics import adjusted_rand_score, davies_bouldin_score, pairwise_
 
 from inbedder import InBedder
 from inbedder.grouping.group_distances import find_nearest_centres
-from inbedder.grouping.number_of_groups import CANDIDATE_NUMBERS, choose_number
+from inbedder.grouping.number_of_groups import CANDIDATE_NUMBERS, CLEAR_SILHOUETTE, choose_number
 from inbedder.vectors import Vectors, normalize_vectors
 
-LIMIT, PAIRS_OF_HALVES, ALIKE, MOST_BEFORE = 1000, 3, 0.02, 12
+LIMIT, PAIRS_OF_HALVES, ALIKE, MOST_BEFORE = 1000, 5, 0.02, 12
+MIN_COMMON_SHARE = 0.02
+"""Share of the texts from which an answer is common."""
 Curve = list[float]
+Draws = list[list[float]]
 CHOSEN = "silhouette and Davies-Bouldin"
+CRITERIA = ("silhouette", "Davies-Bouldin")
 
 
-def compute_curves(vectors: Vectors) -> tuple[dict[str, Curve], dict[int, NDArray[np.int64]]]:
-    """What each criterion says of each number, and the groups."""
+def compute_curves(vectors: Vectors) -> tuple[dict[str, Curve], dict[str, Draws], dict[int, NDArray[np.int64]]]:
+    """What each criterion says of each number, the same of each draw of half of the rows, and the groups."""
     distances, draw = pairwise_distances(vectors), np.random.default_rng(0)
-    halves = [np.array_split(draw.permutation(len(vectors)), 2) for _ in range(PAIRS_OF_HALVES)]
-    results: dict[str, Curve] = {"silhouette": [], "Davies-Bouldin": [], "agreement of halves": []}
+    pairs = [np.array_split(draw.permutation(len(vectors)), 2) for _ in range(PAIRS_OF_HALVES)]
+    curves: dict[str, Curve] = {name: [] for name in CRITERIA}
+    draws: dict[str, Draws] = {name: [] for name in (*CRITERIA, "agreement of halves")}
     groups = {}
     for k in CANDIDATE_NUMBERS:
         labels = KMeans(n_clusters=k, n_init=3, random_state=0).fit_predict(vectors)
         groups[k] = labels
-        results["silhouette"].append(float(silhouette_score(distances, labels, metric="precomputed")))
-        results["Davies-Bouldin"].append(-float(davies_bouldin_score(vectors, labels)))
-        results["agreement of halves"].append(mean(_compute_agreement(vectors, pair, k) for pair in halves))
-    return results, groups
+        for name, value in zip(CRITERIA, _compute_criteria(vectors, distances, labels), strict=True):
+            curves[name].append(value)
+        values = [_compare_halves(vectors, distances, halves, k) for halves in pairs]
+        draws["agreement of halves"].append([agreement for agreement, _ in values])
+        for number, name in enumerate(CRITERIA):
+            draws[name].append([criteria[number] for _, of_halves in values for criteria in of_halves])
+    return curves, draws, groups
 
 
-def _compute_agreement(vectors: Vectors, halves: Sequence[NDArray[Any]], k: int) -> float:
-    """Adjusted Rand index of two groupings of all rows, by the centres of each half."""
-    labels = []
+def _compute_criteria(vectors: Vectors, distances: NDArray[Any], labels: NDArray[Any]) -> tuple[float, float]:
+    silhouette = float(silhouette_score(distances, labels, metric="precomputed"))
+    return silhouette, -float(davies_bouldin_score(vectors, labels))
+
+
+def _compare_halves(
+    vectors: Vectors, distances: NDArray[Any], halves: Sequence[NDArray[Any]], k: int
+) -> tuple[float, list[tuple[float, float]]]:
+    """The adjusted Rand index of two groupings of all rows, by the centres of each half; and the criteria of each half."""
+    labels, criteria = [], []
     for seed, rows in enumerate(halves):
-        centres = KMeans(n_clusters=k, n_init=1, random_state=seed).fit(vectors[rows]).cluster_centers_
-        labels.append(find_nearest_centres(vectors, centres)[0])
-    return float(adjusted_rand_score(*labels))
+        model = KMeans(n_clusters=k, n_init=1, random_state=seed).fit(vectors[rows])
+        criteria.append(_compute_criteria(vectors[rows], distances[np.ix_(rows, rows)], model.labels_))
+        labels.append(find_nearest_centres(vectors, model.cluster_centers_)[0])
+    return float(adjusted_rand_score(*labels)), criteria
 
 
 def count_distinct_answers(answers: Sequence[str]) -> int:
     """How many answers there would be if all were equally frequent: one over the chance that two are the same."""
     counts = np.array(list(Counter(" ".join(answer.lower().split()) for answer in answers).values()))
     return _find_nearest_number(1 / ((counts / counts.sum()) ** 2).sum())
+
+
+def count_common_answers(answers: Sequence[str]) -> int:
+    """How many distinct answers at least one text in fifty gives."""
+    counts = Counter(" ".join(answer.lower().split()) for answer in answers if answer.strip())
+    return max(2, sum(count >= MIN_COMMON_SHARE * len(answers) for count in counts.values()))
 
 
 def _find_nearest_number(target: float) -> int:
@@ -70,6 +92,13 @@ def find_best(curve: Curve) -> int:
     return CANDIDATE_NUMBERS[int(np.argmax(curve))]
 
 
+def find_smallest(draws: Draws) -> int:
+    """The smallest number whose mean over the draws is within one standard error of the best."""
+    means, best = [mean(values) for values in draws], int(np.argmax([mean(values) for values in draws]))
+    error = float(np.std(draws[best], ddof=1)) / len(draws[best]) ** 0.5
+    return next(k for k, value in zip(CANDIDATE_NUMBERS, means, strict=True) if value >= means[best] - error)
+
+
 def find_before(curve: Curve) -> int:
     """What was done before: of 2 to 12 the most groups within 0.02 of the best silhouette."""
     points = [(k, value) for k, value in zip(CANDIDATE_NUMBERS, curve, strict=True) if k <= MOST_BEFORE]
@@ -79,19 +108,30 @@ def find_before(curve: Curve) -> int:
 def measure(labelled: LabelledSet, model: InBedder) -> dict[str, Any]:
     """Choices of every criterion on one set."""
     vectors = normalize_vectors(model.encode(labelled.texts, labelled.instruction))
-    curves, groups = compute_curves(vectors)
-    answers = count_distinct_answers([str(answer) for answer in model.answer(labelled.texts, labelled.instruction)])
+    curves, draws, groups = compute_curves(vectors)
+    all_answers = [str(answer) for answer in model.answer(labelled.texts, labelled.instruction)]
+    answers, common = count_distinct_answers(all_answers), count_common_answers(all_answers)
     choice = choose_number(vectors)
+    stable, smallest = find_smallest(draws["agreement of halves"]), [find_smallest(draws[name]) for name in CRITERIA]
+    is_flat = choice.silhouette < CLEAR_SILHOUETTE
     geometric: Callable[..., int] = lambda *numbers: _find_nearest_number(float(np.exp(np.mean(np.log(numbers)))))  # noqa: E731
     choices = {
         "silhouette, 2 to 12": find_before(curves["silhouette"]),
         **{name: find_best(curve) for name, curve in curves.items()},
+        "agreement of halves": find_best([mean(values) for values in draws["agreement of halves"]]),
+        "agreement of halves, smallest within noise": stable,
         "distinct answers": answers,
         "silhouette and distinct answers": geometric(find_best(curves["silhouette"]), answers),
         CHOSEN: choice.k,
+        f"{CHOSEN}, each the smallest within noise": geometric(*smallest),
+        f"{CHOSEN}; where flat, the smallest within the noise of agreement": stable if is_flat else choice.k,
+        f"{CHOSEN}; where flat, their mean with the smallest within the noise of agreement": (
+            geometric(stable, choice.k) if is_flat else choice.k
+        ),
+        f"{CHOSEN}, at most the common answers": min(choice.k, common),
     }
     true = len(set(labelled.labels))
-    for k in {choice.k, true} - set(groups):
+    for k in {*choices.values(), true} - set(groups):
         groups[k] = KMeans(n_clusters=k, n_init=3, random_state=0).fit_predict(vectors)
     worth = {k: 100 * float(v_measure_score(labelled.labels, results)) for k, results in groups.items()}
     return {
@@ -118,12 +158,18 @@ def summarize(sets: Sequence[dict[str, Any]]) -> dict[str, Any]:
         }
         for name in sets[0]["choices"]
     }
+    left_out = []
+    for results in sets:
+        others = [other for other in sets if other is not results]
+        best = min(criteria, key=lambda name: mean(compute_error(other, name) for other in others))
+        left_out.append({"error_in_log_k": compute_error(results, best), "v_measure": results["choices"][best]["v_measure"]})
     by_confidence = {}
     for confidence in ("high", "low"):
         errors = [compute_error(results, CHOSEN) for results in sets if results["confidence"] == confidence]
         by_confidence[confidence] = {"sets": len(errors), "error_in_log_k": round(mean(errors), 3) if errors else None}
     return {
         "criteria": dict(sorted(criteria.items(), key=lambda entry: entry[1]["error_in_log_k"])),
+        "best_on_the_other_sets": {key: round(mean(each[key] for each in left_out), 3) for key in left_out[0]},
         "v_measure_at_labels": round(mean(results["v_measure_at_labels"] for results in sets), 1),
         "by_confidence": by_confidence,
     }
@@ -134,6 +180,8 @@ def make_table(results: dict[str, Any]) -> list[list[str]]:
     rows = [["criterion", "mean absolute error in log k", "V-measure reached"]]
     for name, scores in results["criteria"].items():
         rows.append([name, f"{scores['error_in_log_k']:.2f}", f"{scores['v_measure']:.1f}"])
+    chosen = results["best_on_the_other_sets"]
+    rows.append(["the best on all other sets", f"{chosen['error_in_log_k']:.2f}", f"{chosen['v_measure']:.1f}"])
     return [*rows, ["the number of labels", "0", f"{results['v_measure_at_labels']:.1f}"]]
 
 
