@@ -53,6 +53,14 @@ def test_a_timeline_shows_one_chart_per_group_significant_changes_first() -> Non
     assert Page(html).data["dimensions"][1]["categoryOf"][-1] == -1
 
 
+def test_the_most_frequent_values_of_a_column_have_colours() -> None:
+    values = [f"value {i:02}" for i in range(14) for _ in range(1 + (i == 7))]
+    result = grouping([0, 1, *[0] * (len(values) - 2)])
+    data = Page(render_report([result], cross_tables=crosstab(result, {"kind": values}))).data
+    colours = dict(zip(data["dimensions"][1]["names"], data["dimensions"][1]["colours"], strict=True))
+    assert colours["value 07"] == 0 and sorted(map(str, colours.values())) == sorted([*map(str, range(12)), "none", "none"])
+
+
 def test_the_csv_of_the_page_has_the_rules_of_written_tables() -> None:
     rules = Page(render_report([grouping([0, 0])])).data["csv"]
     for text in [*(start + "a" for start in FORMULA_STARTS), "-1", "+5%", "a;b", "a\tb", 'a"b', "plain"]:
