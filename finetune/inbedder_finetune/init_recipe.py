@@ -14,8 +14,7 @@ from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
 from inbedder_finetune.column_names import COLUMN_ALIASES, find_column, get_first_answer
 
-RECIPE = """\
-# Trains {model} to answer the questions of {table} in a few content words.
+RECIPE = r"""# Trains {model} to answer the questions of {table} in a few content words.
 # Columns: {text} holds the texts, {question} the questions, {answer} the answers.
 #
 #   inbedder finetune {recipe} --dry-run                      # show prompts, answers and a table of the data; train nothing
@@ -28,9 +27,21 @@ RECIPE = """\
 # do not ask; the recipe adds rows of other questions, to which you may add those that you need.
 #
 # docs/recipes.md lists every setting; finetune/recipes/ holds larger examples.
-model: {model}            # or any causal, masked or encoder-decoder language model: a hub id or a folder
+# For another causal, masked or encoder-decoder language model, name it and remove template, late_interaction and lora.
+model: sentence-transformers/all-MiniLM-L6-v2    # the base of {model}
+template: compact
+late_interaction: true
 max_length: 224        # maximum prompt length in tokens; longer texts are truncated at their end
 {label_settings}
+lora:                  # the adapters of {model}, which are trained further
+  init_adapter: {model}
+  r: 96
+  alpha: 96
+  target_modules: 'bert\.encoder\.layer\.\d+\..*(query|key|value|dense)'
+  modules_to_save: [transform, output.LayerNorm, embeddings.LayerNorm, token_type_embeddings]
+  bias: all
+  save_dtype: float16
+
 data:
   folder: {folder}
   strip_stopwords: {strips}    # whether answers are learned without words such as "the" and "of"
@@ -46,12 +57,13 @@ data:
 
 objective:
   reencode_weight: 1.0  # also trains the vector towards that of the answer; 0 trains on the answer's tokens only
+  cosine_weight: 1.0
 
 training:
   output: {output}
   epochs: 3
   batch_size: {batch_size}
-  learning_rate: 1.0e-4  # peak learning rate
+  learning_rate: 3.0e-4  # peak learning rate
   dropout: 0.0
   eval_steps: {eval_steps}
 """

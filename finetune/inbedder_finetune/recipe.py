@@ -57,7 +57,8 @@ class Lora(Section):
     bias: Literal["none", "all", "lora_only"] = "none"
     """Biases that are also trained: none, all, or those of the layers with adapters."""
     init_adapter: UserPath | None = None
-    """Folder of an adapter of the same shape whose weights initialize the new one; None initializes at random."""
+    """Folder of an adapter of the same shape, or name of a bundled model, whose weights initialize the new one; None initializes
+    at random."""
     save_dtype: Literal["float32", "float16"] = "float32"
     """Dtype of the saved weights; float16 halves the file."""
 

@@ -16,6 +16,7 @@ from transformers import TrainerCallback
 from inbedder.backbones.adapters import read_config, read_weights
 from inbedder.errors import MissingExtraError, ModelError, RecipeError
 from inbedder.io.files import atomic_write
+from inbedder.models.bundled import resolve_name
 from inbedder_finetune.checked_trainer import CheckedTrainer, check_finite_weights, check_result, fingerprint_weights
 from inbedder_finetune.preflight import is_out_of_memory
 from inbedder_finetune.recipe import Lora, Schedule
@@ -80,7 +81,7 @@ def add_adapters(model: Any, config: Any, init_adapter: str | None = None) -> An
     Args:
         model: A transformers model.
         config: A ``LoraConfig`` from ``make_lora_config``.
-        init_adapter: Folder of an adapter whose weights initialize the new ones.
+        init_adapter: Folder of an adapter, or name of a bundled model, whose weights initialize the new ones.
 
     Returns:
         peft's model.
@@ -106,11 +107,12 @@ def _load_initial_weights(adapted: Any, init_adapter: str) -> None:
     from peft import set_peft_model_state_dict
 
     try:
-        saved_config = read_config(Path(init_adapter))
+        folder = Path(resolve_name(init_adapter))
+        saved_config = read_config(folder)
         config = adapted.peft_config["default"]
         if (saved_config.get("r"), saved_config.get("lora_alpha")) != (config.r, config.lora_alpha):
             raise ValueError(f"its r and alpha are {saved_config.get('r')} and {saved_config.get('lora_alpha')}")
-        mismatch = set_peft_model_state_dict(adapted, read_weights(Path(init_adapter)))
+        mismatch = set_peft_model_state_dict(adapted, read_weights(folder))
         if mismatch.unexpected_keys:
             raise ValueError(f"it has {mismatch.unexpected_keys[0]}")
         if missing := [name for name in mismatch.missing_keys if ".lora_" in name]:

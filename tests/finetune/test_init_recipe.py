@@ -32,7 +32,7 @@ def test_a_first_recipe_runs(table, tmp_path):
     assert (recipe.training.output, recipe.training.batch_size, recipe.data.held_out) == ("runs/first", 8, 4)
     assert recipe.training.eval_steps == 6
     assert "loss on" in method.preview(recipe)
-    assert yaml.safe_load(text)["model"] == "mini"
+    assert yaml.safe_load(text)["lora"]["init_adapter"] == "mini"
 
 
 def test_a_few_labels_are_learned_whole(tmp_path):

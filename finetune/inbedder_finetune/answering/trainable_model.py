@@ -11,10 +11,12 @@ import torch
 from torch import nn
 
 from inbedder.backbones.families import load_model
+from inbedder.backbones.hub import read_settings
 from inbedder.backbones.late_interaction import GATE
 from inbedder.backbones.transformer import find_position_limit
 from inbedder.backbones.weights import LoadedModel
 from inbedder.errors import RecipeError
+from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
 from inbedder_finetune.answering.answering_recipe import AnsweringRecipe, AnsweringSchedule
 from inbedder_finetune.answering.trainable_families import FAMILIES
@@ -42,6 +44,11 @@ def load_trainable(recipe: AnsweringRecipe, processes: int) -> LoadedModel:
             or LoRA would leave a head untrained.
     """
     schedule = recipe.training
+    if read_settings(resolve_name(recipe.model), None).late_interaction:
+        raise RecipeError(
+            f"{recipe.model} consists of adapters that read the question apart from the text. Train its base with "
+            f"lora.init_adapter={recipe.model}, as the recipe of inbedder finetune --init TABLE does."
+        )
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     device = "cpu" if schedule.fsdp else None  # sharded before it goes to the GPUs
