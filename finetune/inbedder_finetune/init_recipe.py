@@ -68,7 +68,7 @@ training:
   eval_steps: {eval_steps}
 """
 
-LABEL_SETTINGS = "mask_length: {mask_length}         # tokens of an answer: the answers are {count} labels, which are learned whole\n"
+LABEL_SETTINGS = "mask_length: {mask_length}         # tokens of an answer: the answers are {count} labels, learned whole\n"
 REHEARSAL = "    - {{path: {file}, cap: {cap}, questions_per_text: 3}}"
 REHEARSED_FILES, REHEARSED_SHARE = ("opinions.yaml", "requests.yaml", "scenes.yaml", "forms.yaml"), 1.0
 """Shipped files of composed texts, and their rows per row of the table."""

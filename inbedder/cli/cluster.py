@@ -75,7 +75,7 @@ ApartFrom = Annotated[
 NoAnswer = Annotated[
     bool,
     typer.Option(
-        "--no-answer", help="Leave texts that give no answer, such as 'Oh.', out of the groups of a topic.", rich_help_panel=GROUPS
+        "--no-answer", help="Leave out of the groups what gives no answer, such as 'Oh.' to a topic.", rich_help_panel=GROUPS
     ),
 ]
 Split = Annotated[

@@ -68,5 +68,6 @@ def cluster(
         ((4,), [2, 2])
     """
     options: dict[str, Any] = {"method": method, "min_size": min_size, "embeddings": embeddings, "given_labels": given_labels}
-    options |= {"apart_from": apart_from, "no_answer": no_answer, "namer": namer, "batch_size": batch_size, "show_progress_bar": show_progress_bar}
+    options |= {"apart_from": apart_from, "no_answer": no_answer, "namer": namer}
+    options |= {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     return make_groups(ClusterResult, texts, instruction, model, k, seed, **options)

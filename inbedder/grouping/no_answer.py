@@ -1,9 +1,9 @@
 """Texts that give no answer to a question, such as "Oh." under "What is it about?", and groups with invented answers.
 
 A model answers every text, if need be with words of its own. The vector of a text without an answer says little more than the
-question, so it lies near the vector of an empty text under the same question. How near depends on question and corpus, so the limit
-lies between the corpus's median cosine and that of a few lines without content. The measure suits questions of topic: a judgement
-is found even in a short line (``scripts/bench/measure_no_answer.py``, table in ``evaluation/README.md``).
+question, so it lies near the vector of an empty text under the same question. How near depends on question and corpus, so the
+limit lies between the corpus's median cosine and that of a few lines without content. The measure suits questions of topic: a
+judgement is found even in a short line (``scripts/bench/measure_no_answer.py``, table in ``evaluation/README.md``).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LIMIT_POSITION = 2 / 3
 """Position of the limit between the median cosines of the corpus (0) and of the lines without content (1)."""
 
 MIN_FOUND_SHARE, MAX_INVENTED_SHARE = 0.3, 0.05
-"""Share of all answers whose words are in their texts from which answers come from the texts, and the share in a group up to which
-its answers are invented."""
+"""Share of all answers with a word of their text from which answers come from the texts, and the share in a group up to which its
+answers are invented."""
 MAX_READ_ROWS = 200
 """Maximum number of texts of a group that are compared with their answers."""
 

@@ -39,7 +39,9 @@ USES = {
     "isolate a group": "document.querySelectorAll('.legend button')[3].click()",
     "zoom in": "document.querySelector('.zoom-in').click()",
     "show the whole map": "document.querySelector('.reset').click()",
-    "colour the map by a column": "(s => { s.value = '2'; s.dispatchEvent(new Event('change')); })(document.querySelector('.colour-by'))",
+    "colour the map by a column": (
+        "(s => { s.value = '2'; s.dispatchEvent(new Event('change')); })(document.querySelector('.colour-by'))"
+    ),
     "open the cross tables": "document.querySelector('#tab-cross-tables').click()",
     "open a cell": 'document.querySelector(\'.heatmap button[data-row="2"][data-column="3"]\').click()',
     "search": "(s => { s.value = 'the a'; s.dispatchEvent(new Event('input')); })(document.querySelector('.search'))",

@@ -321,7 +321,7 @@ def test_a_map_is_coloured_by_another_question_or_column(page: Page, errors: lis
     select = page.locator("#question-1 .colour-by")
     assert texts_of(page, "#question-1 .colour-by option") == ["What is it?", "Is it <b>good</b>?", "stars", "sent"]
     select.select_option("2")
-    assert [line.split("\n")[-2:] for line in texts_of(page, "#question-1 .legend:visible li")][0] == ["1", "33%"]
+    assert texts_of(page, "#question-1 .legend:visible li")[0].split("\n")[-2:] == ["1", "33%"]
     classes = page.evaluate("[...document.querySelectorAll('#question-1 .dots > *')].map(dot => dot.getAttribute('class'))")
     assert sorted(classes) == sorted(["c0"] * 4 + ["c1"] * 3 + ["c2"] * 2 + ["c3"] * 2 + ["c4"])
     page.locator("#question-1 .legend:visible button").first.click()

@@ -162,6 +162,8 @@ def collect_page_data(
     Returns:
         A dictionary that JSON can hold; "csv" has the rules of ``csv_cells`` for the table that the page saves.
     """
+    all_colours = [[group.colour for group in view.groups] for view in views]
+    all_colours += [choose_colours(categories) for categories in dimensions.all[len(views) :]]
     content = {
         "csv": {"formulaStarts": FORMULA_STARTS, "number": NUMBER_PATTERN, "quotedCharacters": QUOTED_CHARACTERS},
         "numbers": [int(numbers[row]) for row in row_ids],
@@ -171,9 +173,9 @@ def collect_page_data(
                 "title": dimensions.get_title(number),
                 "names": [clip(name, MAX_ANSWER_CHARACTERS) for name in categories.names],
                 "categoryOf": categories.category_of[row_ids].tolist(),
-                "colours": [group.colour for group in views[number].groups] if number < len(views) else choose_colours(categories),
+                "colours": colours,
             }
-            for number, categories in enumerate(dimensions.all)
+            for number, (categories, colours) in enumerate(zip(dimensions.all, all_colours, strict=True))
         ],
         "views": [
             {
