@@ -256,4 +256,4 @@ def test_sampled_mentions_stay_in_the_order_of_the_file(tmp_path, monkeypatch):
 def test_every_training_set_has_an_origin_and_a_licence():
     output = get_data.describe_training_sets()
     text = (SCRIPTS.parent / "finetune" / "recipes" / "mini.yaml").read_text(encoding="utf-8")
-    assert set(re.findall(r"(\w+)\.jsonl\.gz", text)) <= set(re.findall(r"^(\w+): https://github.com/", output, re.MULTILINE))
+    assert set(re.findall(r"(\w+)\.jsonl\.gz", text)) == set(re.findall(r"^(\w+): https://github.com/", output, re.MULTILINE))
