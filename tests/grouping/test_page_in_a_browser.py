@@ -55,7 +55,7 @@ def errors() -> list[str]:
 @pytest.fixture
 def browse(browser: Browser, errors: list[str], tmp_path: Path) -> Iterator[Callable[..., Page]]:
     """Open the report of groupings in a new browser profile."""
-    with browser.new_context(viewport={"width": 1200, "height": 900}) as context:
+    with browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce") as context:
 
         def browse(results: Any, change: Callable[[str], str] = str, **tables: Any) -> Page:
             path = tmp_path / "page.html"
