@@ -14,7 +14,7 @@ LOOSE_MARK = "\u2248"
 """An almost-equal sign."""
 LOOSE_ADVICE = (
     f"{LOOSE_MARK} marks loose groups: their answers differ, or other groups form when the texts are resampled. "
-    "Ask for fewer groups (-k), word the question in another way (inbedder compare-wordings), or take --model small."
+    "Ask for fewer groups (-k), word the question in another way (inbedder compare-wordings), or take a larger model (--model)."
 )
 """What to do about loose groups."""
 
