@@ -102,7 +102,7 @@ def make_groups(
         removed = _find_directions_of(embedder, rows, apart_from, vectors, seed, options)
         vectors = remove_directions(vectors, removed)
     with limit_threads(len(rows)):
-        groups = _spread(partition(vectors[answered], k, seed, method=method, min_size=min_size), answered, len(rows))
+        groups = _add_left_out(partition(vectors[answered], k, seed, method=method, min_size=min_size), answered, len(rows))
     answers = answer_rows(embedder, rows, question, _choose_rows_to_answer(rows, vectors, groups.labels), options)
     merge, regroup = k == "auto" and groups.branches is None, make_regrouping(method, len(rows), min_size)
     labels, left_out, notes = merge_duplicate_groups(answers, groups.labels, left_out=groups.left_out, merge=merge)
@@ -159,7 +159,7 @@ def _find_answered(
     return answered
 
 
-def _spread(groups: Partition, answered: slice | NDArray[np.intp], count: int) -> Partition:
+def _add_left_out(groups: Partition, answered: slice | NDArray[np.intp], count: int) -> Partition:
     """Put the rows that were not partitioned into the group of texts that fit none."""
     if isinstance(answered, slice) or len(answered) == count:
         return groups

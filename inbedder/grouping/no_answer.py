@@ -24,7 +24,7 @@ REFERENCE_LINES = ("", *EMPTY_LINES)
 LIMIT_POSITION = 2 / 3
 """Position of the limit between the median cosines of the corpus (0) and of the lines without content (1)."""
 
-MIN_FOUND_SHARE, MAX_INVENTED_SHARE = 0.3, 0.05
+MIN_FOUND_SHARE, MAX_INVENTED_SHARE = 0.15, 0.07
 """Share of all answers with a word of their text from which answers come from the texts, and the share in a group up to which its
 answers are invented."""
 MAX_READ_ROWS = 200

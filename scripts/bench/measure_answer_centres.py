@@ -28,11 +28,11 @@ LIMIT, ROUNDS, REPLACEMENTS = 1000, 3, 4
 
 def choose_answers(answers: list[str], labels: NDArray[Any], k: int) -> list[str]:
     """The commonest answer of each group that no larger group has; "" for a group without one of its own."""
-    chosen = [""] * k
+    group_answers = [""] * k
     for number in np.argsort(-np.bincount(labels, minlength=k)):
         counts = Counter(answers[row] for row in np.flatnonzero(labels == number) if answers[row])
-        chosen[number] = next((answer for answer, _ in counts.most_common() if answer not in chosen), "")
-    return chosen
+        group_answers[number] = next((answer for answer, _ in counts.most_common() if answer not in group_answers), "")
+    return group_answers
 
 
 def measure(labelled: LabelledSet, model: InBedder) -> dict[str, Any]:
@@ -62,13 +62,15 @@ def _replace_centres(
 ) -> Vectors:
     """The vector of one answer per group; a group without an answer of its own keeps its centre."""
     if kind == "commonest":
-        chosen = choose_answers(answers, labels, len(centres))
+        group_answers = choose_answers(answers, labels, len(centres))
     else:
         distinct = sorted({answer for answer in answers if answer})
         answer_vectors = normalize_vectors(model.encode(distinct, question))
-        chosen = [distinct[row] for row in (normalize_vectors(centres.astype(np.float32)) @ answer_vectors.T).argmax(axis=1)]
-    new_vectors = normalize_vectors(model.encode([answer or "-" for answer in chosen], question))
-    return np.where([[bool(answer)] for answer in chosen], new_vectors, centres).astype(np.float32)
+        group_answers = [
+            distinct[row] for row in (normalize_vectors(centres.astype(np.float32)) @ answer_vectors.T).argmax(axis=1)
+        ]
+    new_vectors = normalize_vectors(model.encode([answer or "-" for answer in group_answers], question))
+    return np.where([[bool(answer)] for answer in group_answers], new_vectors, centres).astype(np.float32)
 
 
 def main() -> None:

@@ -160,8 +160,8 @@ def summarize(sets: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
     left_out = []
     for results in sets:
-        others = [other for other in sets if other is not results]
-        best = min(criteria, key=lambda name: mean(compute_error(other, name) for other in others))
+        other_sets = [each for each in sets if each is not results]
+        best = min(criteria, key=lambda name: mean(compute_error(each, name) for each in other_sets))
         left_out.append({"error_in_log_k": compute_error(results, best), "v_measure": results["choices"][best]["v_measure"]})
     by_confidence = {}
     for confidence in ("high", "low"):
@@ -180,8 +180,8 @@ def make_table(results: dict[str, Any]) -> list[list[str]]:
     rows = [["criterion", "mean absolute error in log k", "V-measure reached"]]
     for name, scores in results["criteria"].items():
         rows.append([name, f"{scores['error_in_log_k']:.2f}", f"{scores['v_measure']:.1f}"])
-    chosen = results["best_on_the_other_sets"]
-    rows.append(["the best on all other sets", f"{chosen['error_in_log_k']:.2f}", f"{chosen['v_measure']:.1f}"])
+    best_scores = results["best_on_the_other_sets"]
+    rows.append(["the best on all other sets", f"{best_scores['error_in_log_k']:.2f}", f"{best_scores['v_measure']:.1f}"])
     return [*rows, ["the number of labels", "0", f"{results['v_measure_at_labels']:.1f}"]]
 
 

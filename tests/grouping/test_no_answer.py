@@ -76,7 +76,7 @@ def test_a_question_and_an_answer_are_needed(model):
         cluster(TEXTS[::3], "Which?", model, k=2, no_answer=True)
 
 
-def test_answers_that_no_text_holds_are_invented_where_others_come_from_the_texts():
+def test_answers_that_no_text_holds_are_invented():
     texts = ["the cats sleep", "a cat", "oh no", "oh", "dogs bark", "my dog"]
     answers = ["cat", "cats", "account", "app chat", "dog", "dogs"]
     labels = np.array([0, 0, 1, 1, 2, 2])

@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -269,14 +270,14 @@ def test_the_map_zooms_by_buttons_keys_and_wheel_and_moves_with_the_mouse(page: 
     page.keyboard.down("Control")
     page.mouse.wheel(0, -500)
     page.keyboard.up("Control")
-    left, top, width, height = find_view_box(page)
+    x0, y0, width, height = find_view_box(page)
     assert width == pytest.approx(640 / 1.2**10)
-    assert (left + width / 4, top + height / 2) == pytest.approx((160, 240), abs=1)  # what is under the mouse stays there
+    assert (x0 + width / 4, y0 + height / 2) == pytest.approx((160, 240), abs=1)  # what is under the mouse stays there
     page.mouse.down()
     page.mouse.move(x + 10, y + 20)
     page.mouse.up()
-    moved_left, moved_top, *_ = find_view_box(page)
-    assert moved_left < left and moved_top < top and page.locator(".drawer").is_hidden()
+    moved_x0, moved_y0, *_ = find_view_box(page)
+    assert moved_x0 < x0 and moved_y0 < y0 and page.locator(".drawer").is_hidden()
     page.mouse.wheel(0, -500)  # scrolls the page
     assert find_view_box(page)[2] == width
     assert errors == []
@@ -289,9 +290,9 @@ def test_names_on_the_map_cover_no_other(page: Page) -> None:
         if box is not None
     ]
     assert texts_of(page, "#question-1 .name.placed") and len(boxes) >= 2
-    for i, one in enumerate(boxes):
-        for other in boxes[:i]:
-            assert one[0] >= other[2] or one[2] <= other[0] or one[1] >= other[3] - 3 or one[3] - 3 <= other[1]
+    for first, second in combinations(boxes, 2):
+        is_beside = first[0] >= second[2] or second[0] >= first[2]
+        assert is_beside or first[1] >= second[3] - 3 or second[1] >= first[3] - 3
 
 
 def test_a_line_around_dots_shows_what_they_have_in_common(page: Page, errors: list[str]) -> None:
