@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from inbedder.errors import InputError, RecipeError, format_names
 from inbedder.io.columns import MAX_INSPECTED_ROWS, list_columns
 from inbedder.io.files import atomic_write
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
 from inbedder_finetune.column_names import COLUMN_ALIASES, find_column, get_first_answer
+from inbedder_finetune.recipe import read_settings
 
-RECIPE = r"""# Trains {model} to answer the questions of {table} in a few content words.
+RECIPE = """# Trains {model} to answer the questions of {table} in a few content words.
 # Columns: {text} holds the texts, {question} the questions, {answer} the answers.
 #
 #   inbedder finetune {recipe} --dry-run                      # show prompts, answers and a table of the data; train nothing
@@ -27,21 +30,10 @@ RECIPE = r"""# Trains {model} to answer the questions of {table} in a few conten
 # do not ask; the recipe adds rows of other questions, to which you may add those that you need.
 #
 # docs/recipes.md lists every setting; finetune/recipes/ holds larger examples.
-# For another causal, masked or encoder-decoder language model, name it and remove template, late_interaction and lora.
-model: sentence-transformers/all-MiniLM-L6-v2    # the base of {model}
-template: compact
-late_interaction: true
-max_length: 224        # maximum prompt length in tokens; longer texts are truncated at their end
+# The adapters of {model} are trained further. For another causal, masked or encoder-decoder language model, name it and remove
+# template, late_interaction and lora.
+{model_settings}max_length: 224        # maximum prompt length in tokens; longer texts are truncated at their end
 {label_settings}
-lora:                  # the adapters of {model}, which are trained further
-  init_adapter: {model}
-  r: 96
-  alpha: 96
-  target_modules: 'bert\.encoder\.layer\.\d+\..*(query|key|value|dense)'
-  modules_to_save: [transform, output.LayerNorm, embeddings.LayerNorm, token_type_embeddings]
-  bias: all
-  save_dtype: float16
-
 data:
   folder: {folder}
   strip_stopwords: {strips}    # whether answers are learned without words such as "the" and "of"
@@ -73,7 +65,7 @@ REHEARSAL = "    - {{path: {file}, cap: {cap}, questions_per_text: 3}}"
 REHEARSED_FILES, REHEARSED_SHARE = ("opinions.yaml", "requests.yaml", "scenes.yaml", "forms.yaml"), 1.0
 """Shipped files of composed texts, and their rows per row of the table."""
 MAX_LABELS, MIN_ROWS_PER_LABEL = 100, 5
-"""Answers are labels if there are at most so many, each in so many rows on average."""
+"""Maximum number of labels, and their minimum mean number of rows."""
 TOKENS_PER_WORD, MAX_MASK_LENGTH = 2, 12
 
 
@@ -126,6 +118,7 @@ def write_recipe(table: Path, recipe: Path) -> None:
                 held_out=min(200, len(rows) // 10),
                 batch_size=batch_size,
                 eval_steps=max(1, 3 * row_count // batch_size // 5),
+                model_settings=_write_model_settings("mini"),
                 label_settings=_set_labels(labels) if labels else "",
                 strips=json.dumps(not labels),
                 rehearsal="\n".join(REHEARSAL.format(file=file, cap=cap) for file in REHEARSED_FILES),
@@ -134,6 +127,14 @@ def write_recipe(table: Path, recipe: Path) -> None:
             ),
             encoding="utf-8",
         )
+
+
+def _write_model_settings(model: str) -> str:
+    """Write the settings with which a bundled model was made, and that training starts from its adapters."""
+    settings = read_settings(model)
+    values = {key: settings[key] for key in ("model", "template", "late_interaction")}
+    values["lora"] = {"init_adapter": model, **settings["lora"]}
+    return str(yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=200))
 
 
 def _find_labels(rows: Sequence[Mapping[str, Any]], column: str) -> set[str]:

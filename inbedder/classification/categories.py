@@ -37,7 +37,7 @@ class Category:
 
     @property
     def meaning(self) -> str:
-        """The text that is embedded for the category: its description, or its name if there is none."""
+        """The text to embed for the category: its description, else its name."""
         return self.description or self.name
 
 

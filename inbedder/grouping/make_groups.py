@@ -97,6 +97,7 @@ def make_groups(
         vectors = embedder.encode(rows, instruction, **options) if embeddings is None else embeddings
     question = None if instruction is None else str(instruction)
     answered = slice(None) if not no_answer else _find_answered(embedder, vectors, wordings or question, options)
+    unanswered = None if isinstance(answered, slice) else len(rows) - len(answered)
     removed = None
     if apart_from is not None:
         removed = _find_directions_of(embedder, rows, apart_from, vectors, seed, options)
@@ -126,7 +127,7 @@ def make_groups(
             *notes,
             *_explain_single_group(method, groups),
             *_explain_removal(apart_from, removed),
-            *explain_unanswered(rows, answers, labels, left_out, no_answer=no_answer),
+            *explain_unanswered(rows, answers, _mark_left_out(labels, left_out), unanswered),
         ],
         removed_directions=removed,
         index=texts.index if hasattr(texts, "iloc") else None,
@@ -209,9 +210,14 @@ def _measure_stability(
     vectors: Vectors, labels: Labels, left_out: int | None, regroup: Callable[..., Labels], seed: int, initial_count: int
 ) -> list[float]:
     """Measure the stability of each group; texts that fit no group count as none."""
-    fitting = labels if left_out is None else np.where(labels == left_out, -1, labels)
+    fitting = _mark_left_out(labels, left_out)
     initial_count -= left_out is not None
     return measure_stability(vectors, fitting, regroup, seed, initial_count=initial_count) + [0.0] * (left_out is not None)
+
+
+def _mark_left_out(labels: Labels, left_out: int | None) -> Labels:
+    """Mark the texts that fit no group by -1."""
+    return labels if left_out is None else np.where(labels == left_out, -1, labels)
 
 
 def _choose_rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -> NDArray[np.intp]:

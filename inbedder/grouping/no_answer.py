@@ -25,8 +25,8 @@ LIMIT_POSITION = 2 / 3
 """Position of the limit between the median cosines of the corpus (0) and of the lines without content (1)."""
 
 MIN_FOUND_SHARE, MAX_INVENTED_SHARE = 0.15, 0.07
-"""Share of all answers with a word of their text from which answers come from the texts, and the share in a group up to which its
-answers are invented."""
+"""Minimum share of answers with a word of their text (mean over the groups) if answers come from the texts; and the maximum share
+in a group whose answers are invented."""
 MAX_READ_ROWS = 200
 """Maximum number of texts of a group that are compared with their answers."""
 
@@ -48,30 +48,25 @@ def find_unanswered(vectors: Vectors, reference_vectors: Vectors) -> NDArray[np.
     return is_unanswered
 
 
-def explain_unanswered(
-    texts: Sequence[str], answers: Sequence[str], labels: Labels, left_out: int | None, *, no_answer: bool
-) -> list[str]:
+def explain_unanswered(texts: Sequence[str], answers: Sequence[str], labels: Labels, unanswered: int | None) -> list[str]:
     """Write the notes on texts without an answer and on groups with invented answers.
 
     Args:
         texts: n texts.
         answers: One answer per text, n strings.
-        labels: Group of each text, shape (n,), 0 .. k-1.
-        left_out: Number of the group of texts that fit none, or None.
-        no_answer: Whether texts without an answer were put into that group.
+        labels: Group of each text, shape (n,), 0 .. k-1; -1 for a text in no group.
+        unanswered: Number of texts that were left out because they give no answer; None if none were sought.
 
     Returns:
         Sentences for the reader.
     """
     notes = []
-    if no_answer:
-        count = 0 if left_out is None else int((labels == left_out).sum())
+    if unanswered is not None:
         notes.append(
-            f"{count} of {len(texts)} texts fit no group, because they say as little about the question as lines like "
+            f"{unanswered} of {len(texts)} texts fit no group, because they say as little about the question as lines like "
             f"{EMPTY_LINES[0]!r} do."
         )
-    fitting = labels if left_out is None else np.where(labels == left_out, -1, labels)
-    for group in find_invented_groups(texts, answers, fitting):
+    for group in find_invented_groups(texts, answers, labels):
         notes.append(
             f"Group {group + 1} may be invented: its answers' words are in almost none of its texts. Read some of them, or try "
             "no_answer (--no-answer)."

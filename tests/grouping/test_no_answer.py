@@ -83,6 +83,6 @@ def test_answers_that_no_text_holds_are_invented():
     assert find_invented_groups(texts, answers, labels) == [1]
     assert find_invented_groups(texts, ["positive"] * 6, labels) == []
     assert find_invented_groups(texts, [""] * 6, labels) == []
-    (note,) = explain_unanswered(texts, answers, labels, None, no_answer=False)
+    (note,) = explain_unanswered(texts, answers, labels, None)
     assert note.startswith("Group 2 may be invented")
-    assert explain_unanswered(texts, answers, labels, 1, no_answer=False) == []
+    assert explain_unanswered(texts, answers, np.where(labels == 1, -1, labels), None) == []
