@@ -63,6 +63,7 @@ class CausalBackbone:
     kind: str = "causal"
     display_name: str = "A causal LM"
     continues_prompt = True
+    runs_side_by_side = True
     without_template = False
     poolings: tuple[str, ...] = list_poolings("causal")
     mask_length = 0

@@ -110,6 +110,7 @@ class EmbeddingBackbone:
     kind: str = "embedding"
     display_name: str = "An embedding model"
     continues_prompt = False
+    runs_side_by_side = True
     without_template = True
     mask_length = 0
 

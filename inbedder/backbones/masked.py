@@ -89,6 +89,7 @@ class MaskedBackbone:
     kind: str = "masked"
     display_name: str = "A masked LM"
     continues_prompt = False
+    runs_side_by_side = True
     without_template = False
     poolings: tuple[str, ...] = list_poolings("masked")
     constrained_decoding = True

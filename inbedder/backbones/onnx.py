@@ -42,6 +42,8 @@ PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 class OnnxMaskedBackbone(MaskedBackbone):
     """A masked LM whose vectors come from an int8 graph."""
 
+    runs_side_by_side = False  # ONNX Runtime has threads of its own
+
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
         """Find or export the graph of a float32 model on a CPU; refuse any other model, or one that cannot be exported."""
         super().__init__(model, tokenizer, mask_length)

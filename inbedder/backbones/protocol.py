@@ -56,6 +56,8 @@ class Backbone(Protocol):
     """Whether its language-model head was trained and runs; a random head gives no answers."""
     reads_padding: bool
     """Whether padding changes a vector, so that prompts of one length are embedded at a time."""
+    runs_side_by_side: bool
+    """Whether several threads that run passes at the same time on a CPU are faster than passes one by one."""
     adapter: str | None
     """Folder of the adapter, or None."""
     weight_files: Any

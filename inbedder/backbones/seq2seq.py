@@ -49,6 +49,7 @@ class Seq2SeqBackbone:
     kind: str = "seq2seq"
     display_name: str = "A seq2seq LM"
     continues_prompt = False
+    runs_side_by_side = True
     without_template = False
     poolings: tuple[str, ...] = list_poolings("seq2seq")
     mask_length = 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+from transformers.initialization import no_init_weights
 
 from inbedder.backbones.file_checks import INDEX, WEIGHTS
 from inbedder.backbones.hub import find_model_file, read_json_object
@@ -56,7 +57,7 @@ def check_size(
         if isinstance(count, int) and count > max(MIN_REFUSED_LAYERS, num_tensors):
             raise _make_size_error(name, f"{count:,} layers ({key})", f"{num_tensors:,} tensors")
     try:
-        with torch.device("meta"):
+        with no_init_weights(), torch.device("meta"):
             model = model_class.from_config(deepcopy(config), trust_remote_code=trust_remote_code)
         num_parameters = sum(parameter.numel() for parameter in model.parameters())
     except Exception:  # a configuration that fits nothing can raise anything, and loading it will report the reason

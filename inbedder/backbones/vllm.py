@@ -121,6 +121,7 @@ class VllmBackbone:
     kind: str = "causal"
     display_name = "A causal LM in vLLM"
     continues_prompt = True
+    runs_side_by_side = False
     without_template = False
     poolings: tuple[str, ...] = tuple(pooling for pooling in list_poolings("causal") if pooling != "soft-gen")
     reads_padding = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import logging
 import sys
 import warnings
@@ -109,6 +111,7 @@ def main() -> None:
     """
     from inbedder.errors import OUT_OF_MEMORY, InbedderError, describe_error, is_out_of_memory
 
+    atexit.register(gc.freeze)  # else the interpreter's last collection walks through all modules
     _replace_unencodable_characters()
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # peft imports it, and it warns of kernels that are not needed
     for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # for developers, not for users

@@ -6,11 +6,12 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inbedder.cli.light_imports import without_unused_imports
 from inbedder.cli.shared_options import print_message, print_text_columns
 
 if TYPE_CHECKING:
@@ -25,9 +26,11 @@ FEELING = re.compile(r"\b(?:feel|feels|feeling|feelings|emotion|emotions|mood)\b
 def load_embedder(model: str, **options: Any) -> InBedder:
     """Load a model and print its dtype and device."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from inbedder.embedder import InBedder
+    is_plain = options.get("backbone") != "vllm" and options.get("quantization") is None  # these compile
+    with without_unused_imports() if is_plain else nullcontext():
+        from inbedder.embedder import InBedder
 
-    embedder = InBedder(model, **options)
+        embedder = InBedder(model, **options)
     print_message(f"{model} computes in {embedder.compute_dtype} on {embedder.backbone.model.device}.")
     return embedder
 

@@ -11,6 +11,7 @@ import typer
 
 from inbedder.cli.inputs import load_embedder, read_texts
 from inbedder.cli.model_options import with_model_options
+from inbedder.cli.light_imports import without_unused_imports
 from inbedder.cli.shared_options import (
     CONTROL_ESCAPES,
     Delimiter,
@@ -154,13 +155,14 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Search an index under a question."""
-    from inbedder.search.index import Index
-
     try:
         share: float | str = weight if weight == "auto" else float(weight)
     except ValueError as error:
         raise typer.BadParameter("give a number from 0 to 1, or auto.", param_hint="--weight") from error
-    rows = Index.open(index).search(query, instruction, k, candidates, sql_filter, hybrid, weight=share)
+    with without_unused_imports():
+        from inbedder.search.index import Index
+
+        rows = Index.open(index).search(query, instruction, k, candidates, sql_filter, hybrid, weight=share)
     if as_json:
         for record in json.loads(rows.to_json(orient="records", date_format="iso")):
             print_result(json.dumps(record, allow_nan=False))

@@ -31,6 +31,7 @@ from inbedder.errors import InputError, TextCutWarning
 from inbedder.options import TRUNCATION_SIDES, EncodingOptions, Sampling
 from inbedder.prompting.batching import TOKEN_BUDGET, get_token_budget, split_into_batches
 from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
+from inbedder.threads import map_side_by_side
 from inbedder.vector_spec import VectorSpec
 from inbedder.vectors import Vectors, pack_vector, unpack_vector
 
@@ -70,6 +71,7 @@ def run_prompts(
     max_tokens: int,
     verb: str = "Working",
     space: CacheSpace | None = None,
+    side_by_side: bool = False,
 ) -> Iterator[tuple[list[int], Sequence[Any]]]:
     """Compute or look up the results of all prompts.
 
@@ -82,6 +84,7 @@ def run_prompts(
         max_tokens: Maximum number of padded tokens in one batch.
         verb: The progress bar's label.
         space: The cache in which results are looked up and stored.
+        side_by_side: Whether several batches are computed at a time, each in a thread.
 
     Yields:
         The rows of one text and its instructions, and their m results. Together they contain every row once.
@@ -97,7 +100,7 @@ def run_prompts(
     num_cut = 0
     with tqdm(total=len(texts), desc=verb, unit=" texts", disable=is_hidden) as bar:
         for unit, is_cut, results in _iterate_results(
-            tokenizer, list(rows), run_batch, run_options.batch_size, max_tokens, space
+            tokenizer, list(rows), run_batch, run_options.batch_size, max_tokens, space, side_by_side
         ):
             num_cut += len(rows[unit]) if is_cut else 0
             yield rows[unit], results
@@ -126,6 +129,7 @@ def _iterate_results(
     batch_size: int,
     max_tokens: int,
     space: CacheSpace | None,
+    side_by_side: bool,
 ) -> Iterator[tuple[Unit, bool, Sequence[Any]]]:
     """Yield each unit, whether its text was cut, and its results, window by window."""
     window_size = max(1, PROMPTS_PER_WINDOW // (len(units[0][1]) if units else 1))
@@ -133,12 +137,14 @@ def _iterate_results(
         for unit in cached_results:
             yield unit, *cached_results[unit]
         lengths = [len(row) * max(len(prompt.ids) for prompt in row) for row in prompts]
-        for batch in split_into_batches(lengths, batch_size, max_tokens):
-            numbers = [number for number in batch.tolist() if window[number] not in cached_results]
+        batches = [batch.tolist() for batch in split_into_batches(lengths, batch_size, max_tokens)]
+        new_batches = [[number for number in batch if window[number] not in cached_results] for batch in batches]
+        prompts_of_batches = [[prompts[number] for number in numbers] for numbers in new_batches]
+        map_batches = map_side_by_side if side_by_side else map
+        results_of_batches = map_batches(lambda batch: run_batch(batch) if batch else (), prompts_of_batches)
+        for numbers, batch_prompts, results in zip(new_batches, prompts_of_batches, results_of_batches, strict=True):
             if not numbers:
                 continue
-            batch_prompts = [prompts[number] for number in numbers]
-            results = run_batch(batch_prompts)
             if space:
                 pairs = [pair for number in numbers for pair in _list_pairs(window[number])]
                 space.put(pairs, [prompt.is_cut for prompt in _flatten(batch_prompts)], _flatten(results))
@@ -220,6 +226,10 @@ class PromptRunner:
         """Maximum number of padded tokens in one pass."""
         return self.encoding.max_batch_tokens or get_token_budget(self.backbone.model.device)
 
+    @property
+    def _runs_side_by_side(self) -> bool:
+        return self.backbone.runs_side_by_side and self.backbone.model.device.type == "cpu"
+
     def pool(
         self,
         texts: Sequence[str],
@@ -250,9 +260,8 @@ class PromptRunner:
         budget = self.max_batch_tokens if count == 1 else TOKEN_BUDGET  # shared states are counted once each
         run_batch = self._embed_shared if count > 1 else lambda batch: self._embed(batch, filter_ids)
         space = self._get_space("vectors", pack_vector, unpack_vector, filter_words)
-        results = run_prompts(
-            self.tokenizer, texts, questions, run_batch, run_options, max_tokens=budget, verb="Embedding", space=space
-        )
+        options: dict[str, Any] = {"max_tokens": budget, "space": space, "side_by_side": self._runs_side_by_side}
+        results = run_prompts(self.tokenizer, texts, questions, run_batch, run_options, verb="Embedding", **options)
         vectors = np.empty((count, 0, 0), dtype=np.float32)
         for rows, row_vectors in results:
             if not vectors.shape[1]:
@@ -286,9 +295,8 @@ class PromptRunner:
         space = self._get_space("answers", lambda texts: json.dumps(texts).encode(), json.loads, sampling=sampling)
         questions, budget = [(instruction,) for instruction in instructions], self.max_batch_tokens
         answers: list[list[str]] = [[] for _ in texts]
-        results = run_prompts(
-            self.tokenizer, texts, questions, answer_batch, run_options, max_tokens=budget, verb="Answering", space=space
-        )
+        options: dict[str, Any] = {"max_tokens": budget, "space": space, "side_by_side": self._runs_side_by_side}
+        results = run_prompts(self.tokenizer, texts, questions, answer_batch, run_options, verb="Answering", **options)
         for rows, (row_answers,) in results:
             for row in rows:
                 answers[row] = [answer.strip() for answer in row_answers]

@@ -24,7 +24,7 @@ from inbedder.grouping.no_answer import REFERENCE_LINES, explain_unanswered, fin
 from inbedder.grouping.partition import Labels, Partition, check_groups, group, make_regrouping, partition
 from inbedder.grouping.provenance import Provenance
 from inbedder.grouping.stability import measure_stability
-from inbedder.grouping.threads import limit_threads
+from inbedder.threads import limit_threads
 from inbedder.prompting.templates import check_texts
 from inbedder.vectors import Vectors
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inbedder.grouping.partition import group
-from inbedder.grouping.threads import limit_threads
+from inbedder.threads import limit_threads
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts

@@ -11,8 +11,8 @@ from torch import Tensor
 
 TOKEN_BUDGET = 32 * 512
 """Maximum number of padded tokens in one batch on a GPU."""
-CPU_TOKEN_BUDGET = TOKEN_BUDGET // 4
-"""The same on a CPU, to save memory."""
+CPU_TOKEN_BUDGET = TOKEN_BUDGET // 8
+"""The same on a CPU, where the states of larger batches do not fit its cache."""
 
 
 def get_token_budget(device: torch.device) -> int:

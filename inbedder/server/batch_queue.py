@@ -223,6 +223,8 @@ class BatchQueue:
 class QueuedBackbone:
     """A backbone whose passes go through a queue; everything else is delegated to the model's backbone."""
 
+    runs_side_by_side = False
+
     def __init__(self, backbone: Backbone, queue: BatchQueue) -> None:
         """Wrap a backbone."""
         self._backbone, self._queue = backbone, queue

@@ -1,0 +1,100 @@
+"""Imports of transformers without the parts that no command uses, and which take as long as all of torch.
+
+transformers imports torch's compiler for a few decorators, distributed tensors for models on several machines, paged caches for
+a server, and scipy for object detection. While it is imported here, the compiler and the paged caches are placeholders, and torch
+has no distributed part and scipy is missing, both of which transformers supports. A placeholder that is called later imports what it
+stands for. ``import inbedder`` and fine-tuning import everything.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+PLACEHOLDERS = ("torch._dynamo", "transformers.generation.continuous_batching", "lance_namespace")
+"""Packages that are replaced by placeholders; LanceDB imports the last, clients of its web services."""
+ABSENT = ("is_scipy_available", "is_torch_distributed_available")
+"""Functions by which transformers finds out what exists."""
+
+
+@contextmanager
+def without_unused_imports() -> Iterator[None]:
+    """Import transformers without its unused parts in this block, which loads a model; if they are imported already, change nothing."""
+    if any(name in sys.modules for name in (*PLACEHOLDERS, "transformers.modeling_utils")):
+        yield
+        return
+    import transformers.utils
+
+    finder = _PlaceholderFinder()
+    patches = [
+        patch.object(module, name, lambda: False)
+        for module in (transformers.utils, transformers.utils.import_utils)
+        for name in ABSENT
+    ]
+    sys.meta_path.insert(0, finder)
+    for one in patches:
+        one.start()
+    gc.disable()  # what is imported stays
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+        for one in patches:
+            one.stop()
+        sys.meta_path.remove(finder)
+        for name in finder.found:
+            placeholder = sys.modules.pop(name)
+            parent, _, attribute = name.rpartition(".")
+            if vars(sys.modules.get(parent, placeholder)).get(attribute) is placeholder:
+                delattr(sys.modules[parent], attribute)
+
+
+class _PlaceholderFinder:
+    """An importer that finds a placeholder for each module of ``PLACEHOLDERS``."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def find_spec(self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None) -> ModuleSpec | None:
+        """Find a module: a placeholder, or nothing."""
+        if not any(name == package or name.startswith(f"{package}.") for package in PLACEHOLDERS):
+            return None
+        self.found.append(name)
+        return ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Create a placeholder."""
+        return _Placeholder(spec.name)
+
+    def exec_module(self, _module: ModuleType) -> None:
+        """Execute nothing."""
+
+
+class _Placeholder(ModuleType):
+    """A module in which every name is a class, so that it can be part of an annotation."""
+
+    def __getattr__(self, name: str) -> type:
+        """Make the class that stands for a name: it decorates a function by leaving it alone, and any other call is the real one's."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        module_name = self.__name__
+
+        def call(called_class: type, *args: Any, **kwargs: Any) -> Any:
+            if called_class is not placeholder:  # a class that inherits from it
+                return object.__new__(called_class)
+            if not isinstance(sys.modules.get(module_name), _Placeholder):
+                return getattr(importlib.import_module(module_name), name)(*args, **kwargs)
+            function = args[0] if args else None
+            return function if function is not None else (lambda decorated: decorated)
+
+        placeholder = type(name, (), {"__new__": call})
+        setattr(self, name, placeholder)
+        return placeholder

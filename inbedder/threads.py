@@ -1,0 +1,124 @@
+"""The number of threads of each kind of work, decided in one place.
+
+Threads that share an operation wait for each other at its end, and all of them for one whose core another program uses. So the
+batches of a model are computed side by side, each in threads of its own, and work on few rows is computed in one thread. What the
+user sets (``OMP_NUM_THREADS``, ``torch.set_num_threads``) is the maximum.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import cache
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+MIN_ROWS_FOR_THREADS = 20_000
+"""Minimum number of rows that several threads group or lay out in less time than one."""
+MAX_SIDE_BY_SIDE = 4
+"""Maximum number of batches at a time: each holds memory, and Python runs one thread at a time between operations."""
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def count_threads() -> int:
+    """Count the threads that this process may use.
+
+    Returns:
+        torch's number of threads, which the user may set, else at most the CPUs that the system grants this process (affinity
+        and the quota of its control group).
+
+    Example:
+        >>> count_threads() >= 1
+        True
+    """
+    import torch
+
+    threads: int = torch.get_num_threads()
+    return threads if threads == 1 or "OMP_NUM_THREADS" in os.environ else max(1, min(threads, _count_cpus()))
+
+
+@cache
+def _count_cpus() -> int:
+    from joblib import cpu_count  # its import takes a tenth of a second
+
+    count: int = cpu_count()
+    return count
+
+
+@contextmanager
+def limit_threads(rows: int) -> Iterator[None]:
+    """Let numpy and scikit-learn compute with one thread on few rows, and with those of ``count_threads`` on many.
+
+    Args:
+        rows: Number of rows.
+
+    Yields:
+        Nothing.
+    """
+    with threadpool_limits(1 if rows < MIN_ROWS_FOR_THREADS else count_threads()):
+        yield
+
+
+def map_side_by_side(function: Callable[[T], R], batches: Sequence[T]) -> Iterator[R]:
+    """Apply a function to batches, several at a time, each in an equal share of the threads; the last few get all threads.
+
+    Args:
+        function: Computes with torch on a CPU; several threads call it at the same time.
+        batches: The batches.
+
+    Yields:
+        The results, in the order of the batches.
+
+    Example:
+        >>> list(map_side_by_side(len, ["a", "bc", "def"]))
+        [1, 2, 3]
+    """
+    threads = count_threads()
+    workers = max(1, min(threads, len(batches), MAX_SIDE_BY_SIDE))
+
+    def compute(batch: T, threads: int) -> R:
+        with _limit_operations(threads):
+            return function(batch)
+
+    together = len(batches) - len(batches) % workers if workers > 1 else 0
+    if together:
+        with ThreadPoolExecutor(workers, thread_name_prefix="batch") as pool:
+
+            def submit(batch: T) -> Future[R]:
+                return pool.submit(copy_context().run, compute, batch, threads // workers)
+
+            pending = deque(submit(batch) for batch in batches[: workers + 1][:together])
+            try:
+                for number in range(together):
+                    result = pending.popleft().result()
+                    if number + workers + 1 < together:
+                        pending.append(submit(batches[number + workers + 1]))
+                    yield result
+            finally:
+                pool.shutdown(cancel_futures=True)
+    for batch in batches[together:]:
+        yield compute(batch, threads)
+
+
+@contextmanager
+def _limit_operations(threads: int) -> Iterator[None]:
+    """Limit the threads of each of torch's operations in this thread; torch's own setting would apply to all threads."""
+    import torch
+
+    if torch.get_num_threads() <= threads:  # this also starts the thread's own count
+        yield
+        return
+    with _find_openmp().limit(limits=threads):
+        yield
+
+
+@cache
+def _find_openmp() -> Any:
+    """Find OpenMP, which torch has loaded by now."""
+    return ThreadpoolController().select(user_api="openmp")
