@@ -20,6 +20,8 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 MIN_ROWS_FOR_THREADS = 20_000
 """Minimum number of rows that several threads group or lay out in less time than one."""
+MIN_MULTIPLICATIONS_FOR_THREADS = 2 * 10**10
+"""Minimum number of multiplications of a pass (tokens times parameters) for which a server uses several threads."""
 MAX_SIDE_BY_SIDE = 4
 """Maximum number of batches at a time: each holds memory, and Python runs one thread at a time between operations."""
 T = TypeVar("T")
@@ -104,6 +106,20 @@ def map_side_by_side(function: Callable[[T], R], batches: Sequence[T]) -> Iterat
                 pool.shutdown(cancel_futures=True)
     for batch in batches[together:]:
         yield compute(batch, threads)
+
+
+@contextmanager
+def limit_threads_of_pass(multiplications: int) -> Iterator[None]:
+    """Let torch compute a small pass with one thread, and a large one with those of ``count_threads``.
+
+    Args:
+        multiplications: The size of the pass: its tokens times the model's parameters.
+
+    Yields:
+        Nothing.
+    """
+    with _limit_operations(1 if multiplications < MIN_MULTIPLICATIONS_FOR_THREADS else count_threads()):
+        yield
 
 
 @contextmanager

@@ -30,7 +30,9 @@ from inbedder.cli.shared_options import (
     print_message,
     print_stage,
 )
+from inbedder.cli.timing_option import with_timings
 from inbedder.grouping.namers import NAMERS
+from inbedder.timings import time_stage
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -93,6 +95,7 @@ Save = Annotated[Path | None, typer.Option(help="Folder to save the groups in, f
 Seed = Annotated[int, typer.Option(help="Seed of k-means.", rich_help_panel=GROUPS)]
 
 
+@with_timings
 @with_model_options
 def cluster(
     source: Input,
@@ -146,28 +149,21 @@ def cluster(
     options = dict[str, Any](method=method, seed=seed, given_labels=labels, min_size=min_size, apart_from=apart_from)
     options |= {"no_answer": no_answer, "model": embedder, "batch_size": batch_size}
     warn_of_feelings(model, [*instructions, apart_from or ""])
-    results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, namer, options)
-    results = _add_effects(results, embedder, seed, batch_size)
-    if mark_words:
-        from inbedder.grouping.word_evidence import add_evidence
+    with time_stage("groups"):
+        results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, namer, options)
+        results = _add_effects(results, embedder, seed, batch_size)
+        if mark_words:
+            from inbedder.grouping.word_evidence import add_evidence
 
-        results = [add_evidence(result, embedder, batch_size=batch_size) for result in results]
+            results = [add_evidence(result, embedder, batch_size=batch_size) for result in results]
     if not embedder.backbone.answers:
         print_message(f"{model} does not answer, so the groups are named by the words of their texts.")
     cross_tabulation.compute(results)
     print_stage("Writing.")
     failures = DeferredErrors()
-    write_groups(
-        results,
-        table,
-        cross_tabulation,
-        output,
-        failures,
-        title=choose_title(title, source),
-        guard_cells=guard_cells,
-        parts=parts,
-        top=top,
-    )
+    options_of_files: dict[str, Any] = {"title": choose_title(title, source), "guard_cells": guard_cells, "top": top}
+    with time_stage("page"):
+        write_groups(results, table, cross_tabulation, output, failures, parts=parts, **options_of_files)
     cross_tabulation.print_tables()
     if save is not None:
         with failures.collect(save):

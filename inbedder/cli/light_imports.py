@@ -1,8 +1,8 @@
 """Imports of transformers without the parts that no command uses, and which take as long as all of torch.
 
 transformers imports torch's compiler for a few decorators, distributed tensors for models on several machines, paged caches for
-a server, and scipy for object detection. While it is imported here, the compiler and the paged caches are placeholders, and torch
-has no distributed part and scipy is missing, both of which transformers supports. A placeholder that is called later imports what it
+a server, and scipy for object detection. While it is imported here, the compiler and the paged caches are placeholders, torch has
+no distributed part and scipy is missing, both of which transformers supports. A placeholder that is called later imports what it
 stands for. ``import inbedder`` and fine-tuning import everything.
 """
 
@@ -13,10 +13,10 @@ import importlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 PLACEHOLDERS = ("torch._dynamo", "transformers.generation.continuous_batching", "lance_namespace")
 """Packages that are replaced by placeholders; LanceDB imports the last, clients of its web services."""
@@ -26,29 +26,30 @@ ABSENT = ("is_scipy_available", "is_torch_distributed_available")
 
 @contextmanager
 def without_unused_imports() -> Iterator[None]:
-    """Import transformers without its unused parts in this block, which loads a model; if they are imported already, change nothing."""
-    if any(name in sys.modules for name in (*PLACEHOLDERS, "transformers.modeling_utils")):
+    """Leave out the unused parts in a block that imports transformers and loads a model, unless they are imported already.
+
+    Yields:
+        Nothing.
+    """
+    if PLACEHOLDERS[0] in sys.modules:
         yield
         return
     import transformers.utils
 
     finder = _PlaceholderFinder()
-    patches = [
-        patch.object(module, name, lambda: False)
-        for module in (transformers.utils, transformers.utils.import_utils)
-        for name in ABSENT
-    ]
+    modules = (transformers.utils, transformers.utils.import_utils)
+    functions = [(module, name, getattr(module, name)) for module in modules for name in ABSENT]
     sys.meta_path.insert(0, finder)
-    for one in patches:
-        one.start()
+    for module, name, _ in functions:
+        setattr(module, name, lambda: False)
     gc.disable()  # what is imported stays
     try:
         yield
     finally:
         gc.freeze()
         gc.enable()
-        for one in patches:
-            one.stop()
+        for module, name, function in functions:
+            setattr(module, name, function)
         sys.meta_path.remove(finder)
         for name in finder.found:
             placeholder = sys.modules.pop(name)
@@ -57,7 +58,7 @@ def without_unused_imports() -> Iterator[None]:
                 delattr(sys.modules[parent], attribute)
 
 
-class _PlaceholderFinder:
+class _PlaceholderFinder(Loader):
     """An importer that finds a placeholder for each module of ``PLACEHOLDERS``."""
 
     def __init__(self) -> None:
@@ -82,7 +83,7 @@ class _Placeholder(ModuleType):
     """A module in which every name is a class, so that it can be part of an annotation."""
 
     def __getattr__(self, name: str) -> type:
-        """Make the class that stands for a name: it decorates a function by leaving it alone, and any other call is the real one's."""
+        """Make the class that stands for a name: it leaves functions that it decorates alone, and later calls the real one."""
         if name.startswith("__"):
             raise AttributeError(name)
         module_name = self.__name__

@@ -21,6 +21,8 @@ from inbedder.cli.shared_options import (
     print_result,
     print_text_columns,
 )
+from inbedder.cli.timing_option import with_timings
+from inbedder.timings import time_stage
 
 DataPath = Annotated[Path | None, typer.Option(help="Table with two label columns or of C-STS, or a folder of known sets.")]
 Instructions = Annotated[
@@ -112,6 +114,7 @@ def finetune(
     print_message(f"{folder}: done. {use}")
 
 
+@with_timings
 @with_model_options
 def evaluate(
     model: Annotated[list[str], typer.Option(help="mini, small, a hub id or a folder; repeatable. Default: mini.")] = [],  # noqa: B006
@@ -164,7 +167,8 @@ def evaluate(
 
     items = output.with_suffix(".items")
     seed_range = range(PROTOCOLS[protocol].seeds or seeds or len(SEEDS))
-    cells = run(embedders, tasks, output, seed_range, _report_cell, items, need_items=compare is not None)
+    with time_stage("tasks"):
+        cells = run(embedders, tasks, output, seed_range, _report_cell, items, need_items=compare is not None)
     if mteb_results is not None:
         from inbedder_evaluation.mteb_results import save_as_mteb
 
@@ -186,9 +190,10 @@ def _load_embedders(
 ) -> list[Any]:
     from inbedder_evaluation.embedders import make_bi_encoder_embedders, make_embedders, make_mteb_embedders
 
-    embedders = [embedder for name in models for embedder in make_embedders(name, **model_options)]
-    embedders += [embedder for name in baselines for embedder in make_mteb_embedders(name)]
-    return embedders + [embedder for name in bi_encoders for embedder in make_bi_encoder_embedders(name)]
+    with time_stage("loading"):
+        embedders = [embedder for name in models for embedder in make_embedders(name, **model_options)]
+        embedders += [embedder for name in baselines for embedder in make_mteb_embedders(name)]
+        return embedders + [embedder for name in bi_encoders for embedder in make_bi_encoder_embedders(name)]
 
 
 def _measure_table(

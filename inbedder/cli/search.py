@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.inputs import load_embedder, read_texts
-from inbedder.cli.model_options import with_model_options
 from inbedder.cli.light_imports import without_unused_imports
+from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
     CONTROL_ESCAPES,
     Delimiter,
@@ -24,6 +24,8 @@ from inbedder.cli.shared_options import (
     print_result,
     with_expanded_paths,
 )
+from inbedder.cli.timing_option import with_timings
+from inbedder.timings import time_stage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +45,7 @@ TABLE_WIDTH = 140
 
 
 @app.command(epilog="Example: inbedder index build reviews.csv -o index/")
+@with_timings
 @with_expanded_paths
 @with_model_options
 def build(
@@ -60,18 +63,20 @@ def build(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Build an index that is searched under any question."""
-    from inbedder.search.index import Index
-    from inbedder.search.lance_engine import import_lancedb
-    from inbedder.search.storage import Storage
+    with time_stage("loading"), without_unused_imports():
+        from inbedder.search.index import Index
+        from inbedder.search.lance_engine import import_lancedb
+        from inbedder.search.storage import Storage
 
-    import_lancedb()
+        import_lancedb()
     Storage.check_new(output)
     table = read_texts(source, text_column, skip_bad, delimiter)
     rows = _read_rows(table, id_column, column)
     embedder = load_embedder(model, **model_options)
-    index = Index.create(output, rows, embedder)
-    for question in instruct:
-        index.instruct(question)
+    with time_stage("index"):
+        index = Index.create(output, rows, embedder)
+        for question in instruct:
+            index.instruct(question)
     print_message(f"{output}: {len(index):,} rows. Search it: inbedder search {output} QUERY -i QUESTION")
 
 

@@ -32,6 +32,7 @@ from inbedder.options import TRUNCATION_SIDES, EncodingOptions, Sampling
 from inbedder.prompting.batching import TOKEN_BUDGET, get_token_budget, split_into_batches
 from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
 from inbedder.threads import map_side_by_side
+from inbedder.timings import time_items
 from inbedder.vector_spec import VectorSpec
 from inbedder.vectors import Vectors, pack_vector, unpack_vector
 
@@ -133,7 +134,8 @@ def _iterate_results(
 ) -> Iterator[tuple[Unit, bool, Sequence[Any]]]:
     """Yield each unit, whether its text was cut, and its results, window by window."""
     window_size = max(1, PROMPTS_PER_WINDOW // (len(units[0][1]) if units else 1))
-    for window, cached_results, prompts in _iterate_windows(tokenizer, units, window_size, space):
+    windows = _iterate_windows(tokenizer, units, window_size, space)
+    for window, cached_results, prompts in time_items(windows, "tokenizing"):
         for unit in cached_results:
             yield unit, *cached_results[unit]
         lengths = [len(row) * max(len(prompt.ids) for prompt in row) for row in prompts]
@@ -142,7 +144,8 @@ def _iterate_results(
         prompts_of_batches = [[prompts[number] for number in numbers] for numbers in new_batches]
         map_batches = map_side_by_side if side_by_side else map
         results_of_batches = map_batches(lambda batch: run_batch(batch) if batch else (), prompts_of_batches)
-        for numbers, batch_prompts, results in zip(new_batches, prompts_of_batches, results_of_batches, strict=True):
+        timed_results = time_items(results_of_batches, "model")
+        for numbers, batch_prompts, results in zip(new_batches, prompts_of_batches, timed_results, strict=True):
             if not numbers:
                 continue
             if space:

@@ -24,8 +24,8 @@ from inbedder.grouping.no_answer import REFERENCE_LINES, explain_unanswered, fin
 from inbedder.grouping.partition import Labels, Partition, check_groups, group, make_regrouping, partition
 from inbedder.grouping.provenance import Provenance
 from inbedder.grouping.stability import measure_stability
-from inbedder.threads import limit_threads
 from inbedder.prompting.templates import check_texts
+from inbedder.threads import limit_threads
 from inbedder.vectors import Vectors
 
 ANSWERED_TEXTS_PER_GROUP = 20

@@ -23,6 +23,7 @@ from inbedder.backbones.protocol import Backbone
 from inbedder.options import Sampling
 from inbedder.prompting.batching import CPU_TOKEN_BUDGET
 from inbedder.prompting.tokenization import PromptTokens
+from inbedder.threads import limit_threads_of_pass
 
 
 class QueueClosedError(Exception):
@@ -204,7 +205,8 @@ class BatchQueue:
         try:
             prompts = [prompt for submission in batch for prompt in submission.prompts]
             self._on_pass(len(prompts))
-            results = getattr(batch[0].backbone, batch[0].method)(prompts, *batch[0].settings)
+            with limit_threads_of_pass(_count_multiplications(batch[0].backbone, prompts)):
+                results = getattr(batch[0].backbone, batch[0].method)(prompts, *batch[0].settings)
             results = results.cpu() if isinstance(results, Tensor) else results
         except Exception as error:
             if len(batch) == 1:
@@ -218,6 +220,12 @@ class BatchQueue:
             end = start + len(submission.prompts)
             submission.future.set_result(results[start:end])
             start = end
+
+
+def _count_multiplications(backbone: Backbone, prompts: Sequence[PromptTokens]) -> int:
+    """Count the tokens of prompts times the parameters that each of them meets; an engine's parameters are not known here."""
+    parameters: int = getattr(backbone.model, "num_parameters", lambda **_: 0)(exclude_embeddings=True)
+    return parameters * sum(len(prompt.ids) for prompt in prompts)
 
 
 class QueuedBackbone:

@@ -4,9 +4,9 @@
     python scripts/bench/measure_int8.py                          (about 12 minutes on 2 cores; needs inbedder[mini] and small)
     ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 python scripts/bench/measure_int8.py      (as on a CPU without AVX512)
 
-Weights have a scale per row. Activations have one scale per batch ("tensor"), which oneDNN takes as it is, or one per token, which
-costs passes of torch. Both are compared with float32 in the same run: the median of the rounds' ratios of time, the share of 300
-answers that stay, the cosines of the vectors, and the share of texts whose nearest text stays. Nothing of it is in the package.
+Weights have a scale per row. Activations have one scale per batch ("tensor"), which oneDNN takes as it is, or one per token,
+which costs passes of torch. Both are compared with float32 in the same run: the median of the rounds' ratios of time, the share
+of 300 answers that stay, the cosines of the vectors, and the share of texts whose nearest text stays. Nothing of it is in the package.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def compare(model: InBedder, plain: InBedder, rows: list[str]) -> dict[str, Any]
     """What stays as it was."""
     same_answers, same_nearest, cosines = [], [], []
     for question in QUESTIONS:
-        same_answers += [one == other for one, other in zip(model.answer(rows, question), plain.answer(rows, question), strict=True)]
+        same_answers += [
+            one == other for one, other in zip(model.answer(rows, question), plain.answer(rows, question), strict=True)
+        ]
         vectors, expected = model.encode(rows, question), plain.encode(rows, question)
         cosines.append(F.cosine_similarity(torch.from_numpy(vectors), torch.from_numpy(expected)).numpy())
         same_nearest.append(find_nearest(vectors) == find_nearest(expected))

@@ -15,9 +15,9 @@ from inbedder.grouping.loose_groups import LOOSE_ADVICE, explain_loose_group
 from inbedder.grouping.partition import Labels
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
-from inbedder.threads import limit_threads
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.prompting.tokenization import clean_text
+from inbedder.threads import limit_threads
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
