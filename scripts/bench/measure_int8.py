@@ -6,7 +6,7 @@
 
 Weights have a scale per row. Activations have one scale per batch ("tensor"), which oneDNN takes as it is, or one per token,
 which costs passes of torch. Both are compared with float32 in the same run: the median of the rounds' ratios of time, the share
-of 300 answers that stay, the cosines of the vectors, and the share of texts whose nearest text stays. Nothing of it is in the package.
+of 300 answers that stay, the cosines of the vectors, and the share of texts whose nearest text stays. It is not in the package.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether the default number of threads is a good one: the default beside one and two threads, alone and beside a busy core.
 
-    python scripts/bench/measure_threads.py --rounds 5        (about 15 minutes on 2 cores; needs inbedder[mini,serve,ray])
+    python scripts/bench/measure_threads.py --rounds 5        (about 40 minutes on 2 cores; needs inbedder[mini,serve,ray])
 
 Each round runs every setting once in turn: the demo as a whole process, 1,024 requests of 32 clients to ``inbedder serve``, and
 ``inbedder embed`` of 4,000 texts in one process and by two Ray workers. Wall seconds and the CPU seconds of the process and its

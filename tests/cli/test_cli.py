@@ -56,6 +56,18 @@ def test_help_needs_no_torch():
     assert all(command in result.stdout for command in ("embed", "answer", "cluster", "finetune"))
 
 
+def test_timings_show_every_stage_also_of_a_failure(folder, monkeypatch, make_model, capsys):
+    arguments = ["cluster", "reviews.csv", "-i", "What?", "-k", "2", "--model", make_model("bert"), "--timings"]
+    assert run(monkeypatch, *arguments) == 0
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(r"Seconds: (\w+ \d+\.\d(, )?)+; \d+\.\d in all\.", line)
+    assert {"loading", "tokenizing", "model", "groups", "page", "other"} <= set(line.split())
+    assert run(monkeypatch, *arguments[:-3], "--model", "nowhere", "--timings") == 1
+    assert "Seconds: loading" in capsys.readouterr().err
+    assert run(monkeypatch, *arguments[:-1]) == 0
+    assert "Seconds:" not in capsys.readouterr().err
+
+
 def test_embed_writes_short_vectors_in_few_bits(folder, monkeypatch, make_model, capsys):
     options = ["-i", "What?", "--model", make_model("bert"), "--truncate-dim", "20"]
     texts = ["I love cats", "The box was crushed and late", "How do I top up my account?", "I love dogs"]

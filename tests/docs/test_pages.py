@@ -42,6 +42,8 @@ NOT_RUN = {
     "torchrun": "asks for four GPUs",
     "accelerate launch": "asks for GPUs",
     "inbedder embed   huge.parquet": "starts Ray: tests/distributed/",
+    "inbedder embed part-000.parquet": "asks for a Ray cluster: tests/distributed/",
+    'table = lancedb.connect("s3://': "asks for a bucket",
     'inbedder cluster reviews.csv -i "What went wrong?" --model BrandonZYW/': "asks for a model of the hub",
     "inbedder evaluate --model FOLDER": "asks for a model of the hub",
     "inbedder evaluate --compare FOLDER": "asks for a model of the hub",
