@@ -18,8 +18,13 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-PLACEHOLDERS = ("torch._dynamo", "transformers.generation.continuous_batching", "lance_namespace")
-"""Packages that are replaced by placeholders; LanceDB imports the last, clients of its web services."""
+PLACEHOLDERS = (
+    "torch._dynamo",
+    "transformers.generation.continuous_batching",
+    "lance_namespace",
+    "lance_namespace_urllib3_client",
+)
+"""Packages that are replaced by placeholders; LanceDB imports the last two, clients of its web services."""
 ABSENT = ("is_scipy_available", "is_torch_distributed_available")
 """Functions by which transformers finds out what exists."""
 
@@ -90,12 +95,13 @@ class _Placeholder(ModuleType):
 
         def call(called_class: type, *args: Any, **kwargs: Any) -> Any:
             if called_class is not placeholder:  # a class that inherits from it
-                return object.__new__(called_class)
+                return super(placeholder, called_class).__new__(called_class)
             if not isinstance(sys.modules.get(module_name), _Placeholder):
                 return getattr(importlib.import_module(module_name), name)(*args, **kwargs)
             function = args[0] if args else None
             return function if function is not None else (lambda decorated: decorated)
 
-        placeholder = type(name, (), {"__new__": call})
+        bases = (Exception,) if name.endswith("Error") else ()  # except clauses name it
+        placeholder = type(name, bases, {"__new__": call})
         setattr(self, name, placeholder)
         return placeholder

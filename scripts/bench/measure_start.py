@@ -37,6 +37,8 @@ UNUSED = (
     "sklearn",
     "scipy.optimize",
 )
+MAX_PLACEHOLDERS = 12
+"""Maximum number of modules of an unused package that count as placeholders (``inbedder.cli.light_imports``)."""
 IMPORT_LINE = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s*(\S+)")
 
 
@@ -61,7 +63,7 @@ def describe_imports(lines: str) -> dict[str, Any]:
     return {
         "modules": len(imports),
         "import_ms": {package: round(total / 1000) for package, total in packages.most_common(8)},
-        "unused_modules": [name for name in UNUSED if any(imported.startswith(f"{name}.") for imported in names)],
+        "unused_modules": [name for name in UNUSED if sum(one.startswith(f"{name}.") for one in names) > MAX_PLACEHOLDERS],
     }
 
 

@@ -6,6 +6,17 @@ import sys
 import pytest
 
 PLACEHOLDERS = ("torch._dynamo", "transformers.generation.continuous_batching", "lance_namespace")
+SEARCH = """
+import sys
+from pathlib import Path
+sys.argv = ["inbedder", "search", sys.argv[1], "cats", "-k", "1", "--json"]
+from inbedder import cli
+try:
+    cli.main()
+except SystemExit:
+    pass
+print([name for name in sys.modules if name.startswith(("lance_namespace", "torch._dynamo", "sklearn"))])
+"""
 UNUSED = ("torch.distributed.tensor", "torch._inductor", "scipy.optimize", "sklearn")
 LOAD = """
 import sys
@@ -51,3 +62,14 @@ def test_a_placeholder_that_is_called_later_is_the_real_one(make_model):
 def test_nothing_is_left_out_if_transformers_is_imported_already(make_model):
     code = "import transformers.modeling_utils\n" + LOAD + "print('torch._dynamo' in sys.modules)"
     assert run(code, make_model("bert")) == "True\n"
+
+
+def test_a_search_imports_no_client_of_web_services(make_model, tmp_path):
+    pytest.importorskip("lancedb")
+    from inbedder import InBedder
+    from inbedder.search import Index
+
+    Index.create(tmp_path / "index", [{"id": 1, "text": "I love cats"}], InBedder(make_model("bert")))
+    result, modules = run(SEARCH, tmp_path / "index").splitlines()
+    assert "I love cats" in result
+    assert modules == "[]"
