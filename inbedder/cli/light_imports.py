@@ -92,16 +92,16 @@ class _Placeholder(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         module_name = self.__name__
+        base = Exception if name.endswith("Error") else object  # except clauses name it
 
         def call(called_class: type, *args: Any, **kwargs: Any) -> Any:
             if called_class is not placeholder:  # a class that inherits from it
-                return super(placeholder, called_class).__new__(called_class)
+                return base.__new__(called_class)
             if not isinstance(sys.modules.get(module_name), _Placeholder):
                 return getattr(importlib.import_module(module_name), name)(*args, **kwargs)
             function = args[0] if args else None
             return function if function is not None else (lambda decorated: decorated)
 
-        bases = (Exception,) if name.endswith("Error") else ()  # except clauses name it
-        placeholder = type(name, bases, {"__new__": call})
+        placeholder = type(name, (base,), {"__new__": call})
         setattr(self, name, placeholder)
         return placeholder
