@@ -7,6 +7,7 @@ user sets (``OMP_NUM_THREADS``, ``torch.set_num_threads``) is the maximum.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
@@ -24,6 +26,8 @@ MIN_MULTIPLICATIONS_FOR_THREADS = 2 * 10**10
 """Minimum number of multiplications of a pass (tokens times parameters) for which a server uses several threads."""
 MAX_SIDE_BY_SIDE = 4
 """Maximum number of batches at a time: each holds memory, and Python runs one thread at a time between operations."""
+CPU_QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
+"""Microseconds of CPU time that the control group may use in a period, and the period; containers set it."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -47,10 +51,15 @@ def count_threads() -> int:
 
 @cache
 def _count_cpus() -> int:
-    from joblib import cpu_count  # its import takes a tenth of a second
-
-    count: int = cpu_count()
-    return count
+    if hasattr(os, "process_cpu_count"):  # Python 3.13
+        cpus = os.process_cpu_count() or 1
+    else:
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = CPU_QUOTA_FILE.read_text(encoding="ascii").split()
+        return min(cpus, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):  # no control group, or "max"
+        return cpus
 
 
 @contextmanager

@@ -112,11 +112,6 @@ def test_default_namer_was_judged_best():
         (r"opens in (\S+) seconds", "scripts/results/page.json", ["cells", "texts=50000", "milliseconds_to_open"]),
         (r"30 groups take (\S+) seconds", "evaluation/results/million.json", ["cases", "rows=1000000&k=30", "seconds"]),
         (r"two workers do (\S+) times", "scripts/results/ray.json", ["speed", "ratio"]),
-        (
-            r"is (\S+) times as fast",
-            "scripts/results/decoders-avx512-bf16.json",
-            ["engines", "inbedder, bfloat16", "speedup"],
-        ),
     ],
 )
 def test_numbers_in_sentences_are_those_of_the_results(pattern, file, path):

@@ -45,6 +45,14 @@ def test_without_a_setting_the_quota_of_the_system_counts(four_threads, monkeypa
     assert count_threads() == 2
 
 
+@pytest.mark.parametrize(("content", "count"), [("150000 100000\n", 2), ("max 100000\n", 64), ("50000 100000\n", 1)])
+def test_the_quota_of_a_container_limits_the_cpus(monkeypatch, tmp_path, content, count):
+    (tmp_path / "cpu.max").write_text(content)
+    monkeypatch.setattr(threads, "CPU_QUOTA_FILE", tmp_path / "cpu.max")
+    monkeypatch.setattr(threads.os, "process_cpu_count", lambda: 64, raising=False)
+    assert threads._count_cpus.__wrapped__() == count
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 7, 30])
 def test_results_are_in_the_order_of_the_batches(four_threads, count):
     assert list(map_side_by_side(lambda number: number * 2, range(count))) == [number * 2 for number in range(count)]
