@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 MIN_ROWS_FOR_THREADS = 20_000
 """Minimum number of rows that several threads group or lay out in less time than one."""
@@ -64,7 +64,7 @@ def _count_cpus() -> int:
 
 @contextmanager
 def limit_threads(rows: int) -> Iterator[None]:
-    """Let numpy and scikit-learn compute with one thread on few rows, and with those of ``count_threads`` on many.
+    """Let numpy and scikit-learn compute with one thread on few rows, and with at most those of ``count_threads`` on many.
 
     Args:
         rows: Number of rows.
@@ -72,7 +72,9 @@ def limit_threads(rows: int) -> Iterator[None]:
     Yields:
         Nothing.
     """
-    with threadpool_limits(1 if rows < MIN_ROWS_FOR_THREADS else count_threads()):
+    controller = ThreadpoolController()
+    limit = 1 if rows < MIN_ROWS_FOR_THREADS else count_threads()
+    with controller.limit(limits={pool["prefix"]: min(pool["num_threads"], limit) for pool in controller.info()}):
         yield
 
 

@@ -27,7 +27,7 @@ FEELING = re.compile(r"\b(?:feel|feels|feeling|feelings|emotion|emotions|mood)\b
 def load_embedder(model: str, **options: Any) -> InBedder:
     """Load a model and print its dtype and device."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    is_plain = options.get("backbone") != "vllm" and options.get("quantization") is None  # these compile
+    is_plain = not str(options.get("backbone")).startswith("vllm") and options.get("quantization") is None  # these compile
     with time_stage("loading"), without_unused_imports() if is_plain else nullcontext():
         from inbedder.embedder import InBedder
 

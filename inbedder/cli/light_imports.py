@@ -2,8 +2,8 @@
 
 transformers imports torch's compiler for a few decorators, distributed tensors for models on several machines, paged caches for
 a server, and scipy for object detection. While it is imported here, the compiler and the paged caches are placeholders, torch has
-no distributed part and scipy is missing, both of which transformers supports. A placeholder that is called later imports what it
-stands for. ``import inbedder`` and fine-tuning import everything.
+no distributed part and scipy is missing, both of which transformers supports. A placeholder that is called later imports the real
+object. ``import inbedder`` and fine-tuning import everything.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Placeholder(ModuleType):
     """A module in which every name is a class, so that it can be part of an annotation."""
 
     def __getattr__(self, name: str) -> type:
-        """Make the class that stands for a name: it leaves functions that it decorates alone, and later calls the real one."""
+        """Make the class that stands for a name: as a decorator it changes nothing, and later calls reach the real object."""
         if name.startswith("__"):
             raise AttributeError(name)
         module_name = self.__name__

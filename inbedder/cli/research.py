@@ -211,7 +211,8 @@ def _measure_table(
 
     started = time.monotonic()
     tasks = build_table(table, data, limit or DEFAULT_ROWS, names)
-    cells = measure_table(load_embedders(), tasks, output, range(seeds or DEFAULT_SEEDS), _report_cell)
+    with time_stage("tasks"):
+        cells = measure_table(load_embedders(), tasks, output, range(seeds or DEFAULT_SEEDS), _report_cell)
     print_result(format_aligned(make_score_table(cells, tasks)))
     print_message(f"Written: {output}; {time.monotonic() - started:.0f} seconds")
 

@@ -15,6 +15,7 @@ from concurrent.futures import CancelledError, Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
@@ -103,6 +104,7 @@ class BatchQueue:
             max_tokens: Maximum number of padded tokens in a pass.
         """
         self.batch_size, self.max_tokens, self._on_pass = batch_size, max_tokens, on_pass
+        self._parameters: WeakKeyDictionary[Backbone, int] = WeakKeyDictionary()
         self._closed = False
         self._is_oldest_first = False
         self._reset()
@@ -200,12 +202,20 @@ class BatchQueue:
         self._waiting = [submission for submission in self._waiting if id(submission) not in batch_ids]
         return batch
 
+    def _count_parameters(self, backbone: Backbone) -> int:
+        """Count a model's parameters without its embeddings, once; those of an engine are not known here."""
+        if backbone not in self._parameters:
+            count = getattr(backbone.model, "num_parameters", None)
+            self._parameters[backbone] = 0 if count is None else count(exclude_embeddings=True)
+        return self._parameters[backbone]
+
     def _run_batch(self, batch: list[Submission]) -> None:
         """Run one pass and hand out its results; when it fails, run its submissions one by one."""
         try:
             prompts = [prompt for submission in batch for prompt in submission.prompts]
             self._on_pass(len(prompts))
-            with limit_threads_of_pass(_count_multiplications(batch[0].backbone, prompts)):
+            tokens = sum(len(prompt.ids) for prompt in prompts)
+            with limit_threads_of_pass(tokens * self._count_parameters(batch[0].backbone)):
                 results = getattr(batch[0].backbone, batch[0].method)(prompts, *batch[0].settings)
             results = results.cpu() if isinstance(results, Tensor) else results
         except Exception as error:
@@ -220,12 +230,6 @@ class BatchQueue:
             end = start + len(submission.prompts)
             submission.future.set_result(results[start:end])
             start = end
-
-
-def _count_multiplications(backbone: Backbone, prompts: Sequence[PromptTokens]) -> int:
-    """Count the tokens of prompts times the parameters that each of them meets; an engine's parameters are not known here."""
-    parameters: int = getattr(backbone.model, "num_parameters", lambda **_: 0)(exclude_embeddings=True)
-    return parameters * sum(len(prompt.ids) for prompt in prompts)
 
 
 class QueuedBackbone:
