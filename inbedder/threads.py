@@ -99,23 +99,23 @@ def map_side_by_side(function: Callable[[T], R], batches: Sequence[T]) -> Iterat
         with _limit_operations(threads):
             return function(batch)
 
-    together = len(batches) - len(batches) % workers if workers > 1 else 0
-    if together:
+    parallel_count = len(batches) - len(batches) % workers if workers > 1 else 0
+    if parallel_count:
         with ThreadPoolExecutor(workers, thread_name_prefix="batch") as pool:
 
             def submit(batch: T) -> Future[R]:
                 return pool.submit(copy_context().run, compute, batch, threads // workers)
 
-            pending = deque(submit(batch) for batch in batches[: workers + 1][:together])
+            pending = deque(submit(batch) for batch in batches[: workers + 1][:parallel_count])
             try:
-                for number in range(together):
+                for number in range(parallel_count):
                     result = pending.popleft().result()
-                    if number + workers + 1 < together:
+                    if number + workers + 1 < parallel_count:
                         pending.append(submit(batches[number + workers + 1]))
                     yield result
             finally:
                 pool.shutdown(cancel_futures=True)
-    for batch in batches[together:]:
+    for batch in batches[parallel_count:]:
         yield compute(batch, threads)
 
 

@@ -43,9 +43,9 @@ class Timings:
         return f"Seconds: {', '.join([*parts, f'{OTHER} {self.seconds[OTHER]:.1f}'])}; {sum(self.seconds.values()):.1f} in all."
 
     def _add_seconds(self) -> None:
-        now = time.perf_counter()
-        self.seconds[self._stages[-1]] += now - self._since
-        self._since = now
+        current_time = time.perf_counter()
+        self.seconds[self._stages[-1]] += current_time - self._since
+        self._since = current_time
 
 
 TIMINGS: ContextVar[Timings | None] = ContextVar("timings", default=None)

@@ -11,14 +11,14 @@ def clock(monkeypatch):
     """A clock that the test moves."""
 
     class Clock:
-        now = 0.0
+        seconds = 0.0
 
         def perf_counter(self):
-            return self.now
+            return self.seconds
 
-    moved = Clock()
-    monkeypatch.setattr(timings, "time", moved)
-    return moved
+    manual_clock = Clock()
+    monkeypatch.setattr(timings, "time", manual_clock)
+    return manual_clock
 
 
 @pytest.fixture
@@ -29,12 +29,12 @@ def collected(clock):
 
 
 def test_an_inner_stage_stops_the_clock_of_the_outer_one(clock, collected):
-    clock.now = 1.0
+    clock.seconds = 1.0
     with time_stage("groups"):
-        clock.now = 3.0
+        clock.seconds = 3.0
         with time_stage("model"):
-            clock.now = 7.0
-        clock.now = 8.0
+            clock.seconds = 7.0
+        clock.seconds = 8.0
     assert dict(collected.seconds) == {"other": 1.0, "groups": 3.0, "model": 4.0}
     assert collected.describe() == "Seconds: groups 3.0, model 4.0, other 1.0; 8.0 in all."
 
@@ -42,21 +42,21 @@ def test_an_inner_stage_stops_the_clock_of_the_outer_one(clock, collected):
 def test_only_the_time_until_each_item_counts(clock, collected):
     def generate():
         for number in range(3):
-            clock.now += 2
+            clock.seconds += 2
             yield number
 
     for _ in time_items(generate(), "model"):
-        clock.now += 5
+        clock.seconds += 5
     assert collected.seconds["model"] == 6.0
     assert collected.seconds["other"] == 15.0
 
 
 def test_a_stage_ends_with_an_error(clock, collected):
     with pytest.raises(ValueError, match="bad"), time_stage("model"):
-        clock.now = 2.0
+        clock.seconds = 2.0
         raise ValueError("bad")
     with time_stage("page"):
-        clock.now = 3.0
+        clock.seconds = 3.0
     assert (collected.seconds["model"], collected.seconds["page"]) == (2.0, 1.0)
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inbedder.cli.light_imports import without_unused_imports
+from inbedder.cli.light_imports import skip_unused_imports
 from inbedder.cli.shared_options import print_message, print_text_columns
 from inbedder.timings import time_stage
 
@@ -28,7 +28,7 @@ def load_embedder(model: str, **options: Any) -> InBedder:
     """Load a model and print its dtype and device."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     is_plain = not str(options.get("backbone")).startswith("vllm") and options.get("quantization") is None  # these compile
-    with time_stage("loading"), without_unused_imports() if is_plain else nullcontext():
+    with time_stage("loading"), skip_unused_imports() if is_plain else nullcontext():
         from inbedder.embedder import InBedder
 
         embedder = InBedder(model, **options)

@@ -30,7 +30,7 @@ ABSENT = ("is_scipy_available", "is_torch_distributed_available")
 
 
 @contextmanager
-def without_unused_imports() -> Iterator[None]:
+def skip_unused_imports() -> Iterator[None]:
     """Leave out the unused parts in a block that imports transformers and loads a model, unless they are imported already.
 
     Yields:
@@ -56,7 +56,7 @@ def without_unused_imports() -> Iterator[None]:
         for module, name, function in functions:
             setattr(module, name, function)
         sys.meta_path.remove(finder)
-        for name in finder.found:
+        for name in finder.names:
             placeholder = sys.modules.pop(name)
             parent, _, attribute = name.rpartition(".")
             if vars(sys.modules.get(parent, placeholder)).get(attribute) is placeholder:
@@ -67,13 +67,13 @@ class _PlaceholderFinder(Loader):
     """An importer that finds a placeholder for each module of ``PLACEHOLDERS``."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.names: list[str] = []
 
     def find_spec(self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None) -> ModuleSpec | None:
         """Find a module: a placeholder, or nothing."""
         if not any(name == package or name.startswith(f"{package}.") for package in PLACEHOLDERS):
             return None
-        self.found.append(name)
+        self.names.append(name)
         return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.inputs import load_embedder, read_texts
-from inbedder.cli.light_imports import without_unused_imports
+from inbedder.cli.light_imports import skip_unused_imports
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
     CONTROL_ESCAPES,
@@ -63,7 +63,7 @@ def build(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Build an index that is searched under any question."""
-    with time_stage("loading"), without_unused_imports():
+    with time_stage("loading"), skip_unused_imports():
         from inbedder.search.index import Index
         from inbedder.search.lance_engine import import_lancedb
         from inbedder.search.storage import Storage
@@ -164,7 +164,7 @@ def search(
         share: float | str = weight if weight == "auto" else float(weight)
     except ValueError as error:
         raise typer.BadParameter("give a number from 0 to 1, or auto.", param_hint="--weight") from error
-    with without_unused_imports():
+    with skip_unused_imports():
         from inbedder.search.index import Index
 
         rows = Index.open(index).search(query, instruction, k, candidates, sql_filter, hybrid, weight=share)

@@ -100,7 +100,8 @@ def compare(model: InBedder, plain: InBedder, rows: list[str]) -> dict[str, Any]
     same_answers, same_nearest, cosines = [], [], []
     for question in QUESTIONS:
         same_answers += [
-            one == other for one, other in zip(model.answer(rows, question), plain.answer(rows, question), strict=True)
+            answer == plain_answer
+            for answer, plain_answer in zip(model.answer(rows, question), plain.answer(rows, question), strict=True)
         ]
         vectors, expected = model.encode(rows, question), plain.encode(rows, question)
         cosines.append(F.cosine_similarity(torch.from_numpy(vectors), torch.from_numpy(expected)).numpy())

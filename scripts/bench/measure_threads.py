@@ -104,7 +104,7 @@ def send(text: str) -> None:
 
 
 @contextmanager
-def busy_cores(count: int) -> Iterator[None]:
+def keep_cores_busy(count: int) -> Iterator[None]:
     """Keep cores busy with other programs."""
     programs = [subprocess.Popen([sys.executable, "-c", BUSY_LOOP]) for _ in range(count)]
     try:
@@ -133,7 +133,7 @@ def main() -> None:
     for job in [name for name in JOBS if options.only in name]:
         for busy in (0, 1):
             seconds: dict[str, list[tuple[float, float]]] = {setting: [] for setting in SETTINGS}
-            with tempfile.TemporaryDirectory() as folder, busy_cores(busy):
+            with tempfile.TemporaryDirectory() as folder, keep_cores_busy(busy):
                 for _ in range(options.rounds):
                     for setting in SETTINGS:
                         wall, cpu = JOBS[job](make_environment(setting), Path(folder))

@@ -55,18 +55,18 @@ def simulate(workers: int, texts_per_second: float, seed: int = 0) -> dict[str, 
     mean_life = HOURS_BETWEEN_DEATHS * 3600
     events = [(0.0, worker) for worker in range(workers)]
     deaths = draws.exponential(mean_life, workers)
-    done, lost, deaths_in_all, end = 0, 0.0, 0, 0.0
-    while done < parts:
-        now, worker = heapq.heappop(events)
-        if deaths[worker] < now + seconds_per_part:
+    finished_parts, lost, deaths_in_all, end = 0, 0.0, 0, 0.0
+    while finished_parts < parts:
+        start, worker = heapq.heappop(events)
+        if deaths[worker] < start + seconds_per_part:
             deaths_in_all += 1
-            lost += max(0.0, deaths[worker] - now)
-            back = max(now, float(deaths[worker])) + SECONDS_TO_REPLACE
+            lost += max(0.0, deaths[worker] - start)
+            back = max(start, float(deaths[worker])) + SECONDS_TO_REPLACE
             deaths[worker] = back + draws.exponential(mean_life)
             heapq.heappush(events, (back, worker))
             continue
-        done, end = done + 1, max(end, now + seconds_per_part)
-        heapq.heappush(events, (now + seconds_per_part, worker))
+        finished_parts, end = finished_parts + 1, max(end, start + seconds_per_part)
+        heapq.heappush(events, (start + seconds_per_part, worker))
     useful = parts * seconds_per_part
     return {
         "hours": round(end / 3600, 2),

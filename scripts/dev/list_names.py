@@ -39,36 +39,36 @@ PUBLIC = frozenset({"beside", "over", "where"})
 VERBS = frozenset(
     """
     accept add aget aggregate align allow anneal annotate answer append apply arrange as assert assign attach attend
-    average await balance batch begin bind bound broadcast build cache calculate call can cancel capture cast
-    categorize center change check choose clamp classify clean clear clip close cluster collapse collate collect
-    combine compact compare compile compose compress compute concatenate configure connect convert copy correct
-    correlate count create cross crosstab cut damage decode deduplicate delete dequantize describe deserialize detach
-    detect digest discard dispatch divide download draw drop dump embed encode end enforce ensure enter escape
-    estimate evaluate evict exit expand explain export extend extract fetch fill filter find finetune fingerprint
-    finish fit flatten flip flush forget fork format forward freeze from gather generate get group guard guess handle
-    has hash hold identify import indent infer init initialize inject insert inspect install instruct interpolate
-    interrupt invert is iterate join keep kill label lay leave limit list listen load localize lock log look main make
-    map mark mask match measure merge mine mix move name narrow needs normalize notice number observe of offer on open
-    order overwrite pack pad parse partition pass patch permute photograph pick place plan plot pool pop predict prepack
-    prepare preprocess preview print probe process project propose prune pull push put quantize quote raise rank rate read
-    rebuild receive record reduce reencode refresh refuse register regroup release reload remember remove rename
-    render renumber repair repeat replace replay report represent request require rerank resample reset reshape
-    resolve respond restore resume retry return reuse reverse revise rewind rewrite rotate round run sample save scale
-    scan schedule score search seed select send serialize serve set shard share shorten show shrink shuffle shut sign
-    silence simulate sink skip slice smooth sort split stack start stop store stream strip submit subtract suggest sum
-    summarize swap switch sync synchronize take teach tell test time to tokenize total trace track train transform
-    translate transpose trim truncate try uninstall unpack unwrap update upgrade use uses validate verify visit wait
-    walk warn watch weigh with wrap write yield zip
+    average await balance batch begin bind bound broadcast build cache calculate call can cancel capture cast categorize
+    center change check choose clamp classify clean clear clip close cluster collapse collate collect combine compact
+    compare compile compose compress compute concatenate configure connect convert copy correct correlate count create
+    cross crosstab cut damage decode deduplicate delete dequantize describe deserialize detach detect digest discard
+    dispatch divide download draw drop dump embed encode end enforce ensure enter escape estimate evaluate evict exit
+    expand explain export extend extract fetch fill filter find finetune fingerprint finish fit flatten flip flush
+    forget fork format forward freeze from gather generate get group guard guess handle has hash hold identify import
+    indent infer init initialize inject insert inspect install instruct interpolate interrupt invert is iterate join
+    keep kill label lay leave limit list listen load localize lock log look main make map mark mask match measure merge
+    mine mix move multiply name narrow needs normalize notice number observe of offer on open order overwrite pack pad
+    parse partition pass patch permute photograph pick place plan plot pool pop predict prepack prepare preprocess
+    preview print probe process project propose prune pull push put quantize quote raise rank rate read rebuild receive
+    record reduce reencode refresh refuse register regroup release reload remember remove rename render renumber repair
+    repeat replace replay report represent request require rerank resample reset reshape resolve respond restore resume
+    retry return reuse reverse revise rewind rewrite rotate round run sample save scale scan schedule score search seed
+    select send serialize serve set shard share shorten show shrink shuffle shut sign silence simulate sink skip slice
+    smooth sort split stack start stop store stream strip submit subtract suggest sum summarize swap switch sync
+    synchronize take teach tell test time to tokenize total trace track train transform translate transpose trim
+    truncate try uninstall unpack unwrap update upgrade use uses validate verify visit wait walk warn watch weigh with
+    wrap write yield zip
     """.split()
 )
 """First words of a function's name: verbs, and the prepositions of conversions (``to_json``, ``from_dict``, ``with_pooling``)."""
 NOUN_FUNCTIONS = frozenset(
     """
     answers atomic_folder atomic_write cached_vectors class_name clusters column connection_made contents data_received
-    dataset_transform decision_function demo differences embeddings first_words fleiss_kappa gibberish guided harmonic_mean
-    health info key layers masked_mean metrics models ndcg ndims nearest_words pearson poolings precisions prediction_step
-    prompt pytest_runtest_logreport recall records robustness rows shutdown similarity spearman startup texts token_f1
-    training_step triplet_success triplet_wins v_measure weighted_mean
+    dataset_transform decision_function demo differences embeddings exec_module first_words fleiss_kappa gibberish
+    guided harmonic_mean health info key layers masked_mean metrics models ndcg ndims nearest_words pearson poolings
+    precisions prediction_step prompt pytest_runtest_logreport recall records robustness rows shutdown similarity
+    spearman startup texts token_f1 training_step triplet_success triplet_wins v_measure weighted_mean
     """.split()
 )
 """Functions that have a noun's name by convention: metrics, formulas, routes, commands."""
@@ -144,6 +144,9 @@ def list_shared_names(paths: list[Path]) -> Iterator[str]:
 def main(arguments: list[str]) -> int:
     """Print the findings, and return the exit code."""
     folders = [ROOT / name for name in arguments or FOLDERS]
+    if missing := [str(folder) for folder in folders if not folder.exists()]:
+        print(f"No such file or folder: {', '.join(missing)}.", file=sys.stderr)
+        return 2
     paths = sorted(path for folder in folders for path in ([folder] if folder.is_file() else folder.rglob("*.py")))
     lines = [f"{path.relative_to(ROOT)}:{line}: {text}" for path in paths for line, text in sorted(list_findings(path))]
     lines += list_shared_names(paths)

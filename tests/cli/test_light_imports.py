@@ -20,8 +20,8 @@ print([name for name in sys.modules if name.startswith(("lance_namespace", "torc
 UNUSED = ("torch.distributed.tensor", "torch._inductor", "scipy.optimize", "sklearn")
 LOAD = """
 import sys
-from inbedder.cli.light_imports import without_unused_imports
-with without_unused_imports():
+from inbedder.cli.light_imports import skip_unused_imports
+with skip_unused_imports():
     from inbedder.embedder import InBedder
     model = InBedder(sys.argv[1])
 """
