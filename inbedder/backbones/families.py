@@ -19,7 +19,7 @@ from inbedder.backbones.causal import build_causal_backbone
 from inbedder.backbones.embedding import build_embedding_backbone, choose_encoder_class, refuse_answering
 from inbedder.backbones.file_checks import find_adapter_weights, find_pickled_weights
 from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, find_model_file, read_settings
-from inbedder.backbones.late_interaction import LateInteractionBackbone, add_gate
+from inbedder.backbones.late_interaction import LateInteractionBackbone, add_gate, add_language_filter
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.onednn_linear import prepack
 from inbedder.backbones.padding_check import check_reading
@@ -82,7 +82,7 @@ def build_masked_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[B
 
 
 def prepare_masked(model: Any, resolved: ResolvedModel) -> None:
-    """Add the gate of late interaction; leave other masked LMs unchanged."""
+    """Add the gate of late interaction, and its language filter; leave other masked LMs unchanged."""
     if not resolved.settings.late_interaction:
         return
     if resolved.adapter is None:
@@ -90,6 +90,8 @@ def prepare_masked(model: Any, resolved: ResolvedModel) -> None:
             f"late_interaction is for adapters, whose base reads the texts. Remove it from {SETTINGS_FILE} of {resolved.base}."
         )
     add_gate(model)
+    if resolved.settings.language_directions:
+        add_language_filter(model, resolved.settings.language_directions)
 
 
 FAMILIES = {

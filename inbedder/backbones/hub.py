@@ -44,6 +44,8 @@ class Settings:
     """"embedding" for an embedding model; None leaves it to the model's configuration."""
     late_interaction: bool | None = None
     """Whether a masked LM was trained to read text and question separately."""
+    language_directions: int | None = None
+    """Number of directions in which languages differ that late interaction takes out of the text's own vector."""
     question_adapter: bool | None = None
     """Whether the adapter of a causal LM applies to the question's and the answer's tokens only, and its base reads the text."""
     pooling: str | None = None
@@ -122,6 +124,7 @@ _SETTING_TYPES: dict[str, type] = {
     "template": str,
     "mask_length": int,
     "late_interaction": bool,
+    "language_directions": int,
     "question_adapter": bool,
     "pooling": str,
     "backbone": str,

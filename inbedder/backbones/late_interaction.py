@@ -10,6 +10,9 @@ the mean state of the masks and q(i) that of the question::
 
     v(x, i) = (1 - g(i)) unit(a(x, i)) + g(i) unit(b(x))        g(i) = sigmoid(w q(i) + c), a gate that is trained with the rest
 
+A multilingual base places a text by its language too. ``LanguageFilter`` takes the directions in which languages differ out of
+b(x), so that texts of the same content in two languages are near; which language it is, a(x, i) still tells if i asks for it.
+
 A batch is two rows without padding (``packed_row``) with the attention of ``packed_attention``.
 """
 
@@ -42,8 +45,62 @@ if TYPE_CHECKING:
 ATTENTION = "inbedder_late_interaction"
 AttentionInterface.register(ATTENTION, attend)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-GATE = "gate"
-"""The name of the gate in the model, and so among its weights."""
+GATE, LANGUAGE_FILTER = "gate", "language_filter"
+"""Names of modules in the model, and so among its weights."""
+
+
+class LanguageFilter(nn.Module):
+    """A projection of vectors away from the directions in which languages differ.
+
+    The directions are found by ``find_language_directions`` and not trained.
+    """
+
+    def __init__(self, width: int, num_directions: int) -> None:
+        """Make a filter that changes nothing."""
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(width), requires_grad=False)
+        self.directions = nn.Parameter(torch.zeros(num_directions, width), requires_grad=False)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Filter vectors, float32, shape (..., d)."""
+        directions, centred = self.directions.float(), vectors - self.mean.float()
+        return centred - centred @ directions.T @ directions
+
+
+def find_language_directions(
+    vectors: Tensor, languages: Sequence[str], corpora: Sequence[str], num_directions: int
+) -> tuple[Tensor, Tensor]:
+    """Find the directions in which languages differ: principal components of their means within each parallel corpus.
+
+    As in LIR (Yang et al. 2021, A Simple and Effective Method To Eliminate the Self Language Bias in Multilingual
+    Representations), with means of parallel texts in place of all texts of a language.
+
+    Args:
+        vectors: float32, shape (n, d), of length 1.
+        languages: The n languages.
+        corpora: The n corpora; within one, texts of different languages have the same contents.
+        num_directions: Number of directions.
+
+    Returns:
+        The mean vector, shape (d,), and orthonormal directions, shape (num_directions, d).
+    """
+    groups = {key: [] for key in sorted(set(zip(corpora, languages, strict=True)))}  # type: ignore[var-annotated]
+    for row, key in enumerate(zip(corpora, languages, strict=True)):
+        groups[key].append(row)
+    means = {key: vectors[rows].mean(0) for key, rows in groups.items()}
+    differences = []
+    for corpus in sorted(set(corpora)):
+        corpus_means = torch.stack([mean for key, mean in means.items() if key[0] == corpus])
+        differences.append(corpus_means - corpus_means.mean(0))
+    _, _, directions = torch.linalg.svd(torch.cat(differences), full_matrices=False)
+    return vectors.mean(0), directions[:num_directions]
+
+
+def add_language_filter(model: PreTrainedModel, num_directions: int) -> LanguageFilter:
+    """Add a filter of languages to a model with a gate, and return it."""
+    language_filter = LanguageFilter(model.config.hidden_size, num_directions).to(model.device, model.dtype)
+    model.add_module(LANGUAGE_FILTER, language_filter)
+    return language_filter
 
 
 def add_gate(model: PreTrainedModel) -> None:
@@ -80,11 +137,11 @@ def read_texts(body: nn.Module, packed: PackedBatch, scratch: Scratch | None = N
     return text_states, states[0]
 
 
-def combine(gate: nn.Module, pair_states: Tensor, text_states: Tensor, packed: PackedBatch) -> Tensor:
+def combine(model: nn.Module, pair_states: Tensor, text_states: Tensor, packed: PackedBatch) -> Tensor:
     """Compute the vectors of pairs from the last layer's states: v(x, i) of the module's equations.
 
     Args:
-        gate: The model's gate.
+        model: The model with its gate, and perhaps a language filter.
         pair_states: States of masks and questions, shape (tokens, d).
         text_states: States of the texts, shape (tokens, d).
         packed: The batch.
@@ -95,8 +152,11 @@ def combine(gate: nn.Module, pair_states: Tensor, text_states: Tensor, packed: P
     pair_states, text_states = pair_states.float(), text_states.float()
     answers = pair_states[: packed.num_masks].view(len(packed.text_tokens.positions), -1, pair_states.shape[-1]).mean(1)
     questions = _pool(pair_states, packed.question_tokens)
+    gate, language_filter = getattr(model, GATE), getattr(model, LANGUAGE_FILTER, None)
     share = torch.sigmoid(gate(questions.to(next(gate.parameters()).dtype)).float())
     base = _pool(text_states, packed.text_tokens)
+    if language_filter is not None:
+        base = language_filter(normalize(base, dim=-1))
     return (1 - share) * normalize(answers, dim=-1) + share * normalize(base, dim=-1)
 
 
@@ -139,7 +199,7 @@ class LateInteractionBackbone(MaskedBackbone):
         if pooling == "avg-gen" and not filter_ids and layer == self.num_layers:
             text_states, states = read_texts(self.text_body, packed, scratch)
             pair_states = self.body(**packed.pairs, text_states=text_states, scratch=scratch)[0][0]
-            return combine(getattr(self.model, GATE), pair_states, states, packed)
+            return combine(self.model, pair_states, states, packed)
         return self._pool_tokens(packed, pooling, layer, filter_ids)
 
     def _pool_tokens(self, packed: PackedBatch, pooling: str, layer: int, filter_ids: Sequence[int]) -> Tensor:

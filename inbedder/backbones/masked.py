@@ -6,6 +6,7 @@ token, avg-all over all except padding. There is no 1st-gen and no last-gen.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -83,6 +84,27 @@ STEM_LETTERS = 5
 in an answer."""
 
 
+WORD_START = "▁"
+"""SentencePiece's mark of a token that begins a word."""
+SCRIPTS_WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+"""First words of the Unicode names of their letters."""
+
+
+def _split_marks(tokens: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> tuple[list[str], list[bool]]:
+    """Split a vocabulary's tokens into their letters, without marks, and whether they continue a word."""
+    if type(tokenizer.backend_tokenizer.model).__name__ == "WordPiece":
+        return list(tokens), [token.startswith("##") and len(token) > 2 for token in tokens]
+    if not any(token.startswith(WORD_START) for token in tokens):
+        return [""] * len(tokens), [False] * len(tokens)
+    return [token.lstrip(WORD_START).lower() for token in tokens], [_continues_word(token) for token in tokens]
+
+
+def _continues_word(token: str) -> bool:
+    """Whether a token of SentencePiece continues a word: it has no mark, and its script has spaces between words."""
+    is_inside = token[:1].isalpha() and not token.startswith(WORD_START)
+    return is_inside and unicodedata.name(token[0], "").split(" ")[0] not in SCRIPTS_WITHOUT_SPACES
+
+
 class MaskedBackbone:
     """A masked LM that answers by filling ``mask_length`` masks."""
 
@@ -118,14 +140,12 @@ class MaskedBackbone:
     def _words(self) -> tuple[Tensor, Tensor, Tensor]:
         """For each token of the head: whether it continues a word, whether it is one letter, and the number of its stem.
 
-        Only WordPiece marks tokens that continue a word. In other vocabularies there are no pieces or letters here, and each
-        token is its own stem.
+        WordPiece marks tokens that continue a word, SentencePiece those that begin one; there, tokens in scripts without spaces
+        begin words. In other vocabularies there are no pieces or letters here, and each token is its own stem.
         """
         size = int(self.model.get_output_embeddings().weight.shape[0])
         tokens = {number: token for token, number in self.tokenizer.get_vocab().items()}
-        is_word_piece = type(self.tokenizer.backend_tokenizer.model).__name__ == "WordPiece"
-        names = [tokens.get(number, "") if is_word_piece else "" for number in range(size)]
-        pieces = [name.startswith("##") and len(name) > 2 for name in names]
+        names, pieces = _split_marks([tokens.get(number, "") for number in range(size)], self.tokenizer)
         stems: dict[str, int] = {}
         return (
             torch.tensor(pieces),

@@ -254,6 +254,7 @@ def _write_model(parts: Parts, tokenizer: PreTrainedTokenizerBase, folder: Path)
         "base": parts.settings.base if _has_text_model(parts) else None,
         "mask_length": parts.backbone.mask_length or None,
         "late_interaction": parts.settings.late_interaction,
+        "language_directions": parts.settings.language_directions,
         "question_adapter": parts.settings.question_adapter,
         "max_new_tokens": parts.options.encoding.max_new_tokens,
         "normalize": parts.options.encoding.normalize or None,

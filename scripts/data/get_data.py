@@ -53,7 +53,8 @@ def describe_sources(names: Sequence[str]) -> str:
 TRAINING = """
 Training sets of finetune/recipes (--set data.folder=FOLDER): FOLDER/NAME.jsonl.gz holds one object per line, with input (the
 text), instruction (the question), output (the answer) and split. This script does not convert them. For sources with labels
-instead of questions, we wrote a question for each kind of label.
+instead of questions, we wrote a question for each kind of label. multilingual.yaml also reads xquad_parallel and parallel_texts,
+which scripts/data/make_parallel.py makes of them.
 """
 
 
@@ -92,7 +93,7 @@ def convert_files(name: str, fetched: Path, data: Path) -> str:
             missing = next(pattern for pattern, paths in zip(file["take"], parts, strict=True) if not paths)
             return f"{name}: FETCHED has no {missing}. Run: {'; '.join(list_commands(source))}"
         rows = list(LAYOUTS[file["layout"]]([path for paths in parts for path in paths]))
-        _write(rows, data / name / f"{split}.jsonl.gz")
+        write_rows(rows, data / name / f"{split}.jsonl.gz")
         reports.append(f"{split} {len(rows):,} rows{_compare_rows(rows, source, file)}")
     return f"{name}: {', '.join(reports)}"
 
@@ -105,7 +106,8 @@ def _compare_rows(rows: Sequence[Mapping[str, Any]], source: Source, file: Mappi
     return f" (NOT as in the committed results, which have {file['rows']:,} rows: scores may differ. Check the commit.)"
 
 
-def _write(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+def write_rows(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Write a gzipped file of JSON lines, the same bytes for the same rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as file:

@@ -4,11 +4,18 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM
 
 from inbedder import InBedder
-from inbedder.backbones.late_interaction import LateInteractionBackbone, read_texts
+from inbedder.backbones.late_interaction import (
+    LanguageFilter,
+    LateInteractionBackbone,
+    find_language_directions,
+    read_texts,
+)
 from inbedder.backbones.shared_prefix import explain_not_shared
+from inbedder.encoding.sentence_transformers_export import MODEL_FOLDER
 from inbedder.errors import ModelError
 from inbedder.vectors import normalize_vectors
 from tests.conftest import INSTRUCTIONS, TEXTS, assert_close
@@ -44,6 +51,63 @@ def test_an_open_gate_gives_the_bases_mean_state(late_adapter, base):
     ids = torch.tensor([model.backbone.tokenizer("I love cats")["input_ids"]])
     states = base.base_model(input_ids=ids).last_hidden_state[0].mean(0).detach().numpy()
     assert_close(model.encode("I love cats", "Why?"), normalize_vectors(states[None])[0])
+
+
+@pytest.fixture
+def filtering_adapter(late_adapter, tmp_path):
+    """An adapter with a filter of two directions; its folder, mean and directions."""
+    folder = shutil.copytree(late_adapter, tmp_path / "filtering")
+    weights = load_file(folder / "adapter_model.safetensors")
+    torch.manual_seed(7)
+    mean, directions = torch.randn(32) / 10, torch.linalg.qr(torch.randn(32, 2))[0].T.contiguous()
+    prefix = "base_model.model.language_filter."
+    save_file({**weights, f"{prefix}mean": mean, f"{prefix}directions": directions}, folder / "adapter_model.safetensors")
+    settings = json.loads((folder / "inbedder.json").read_text()) | {"language_directions": 2}
+    (folder / "inbedder.json").write_text(json.dumps(settings))
+    return folder, mean, directions
+
+
+def test_a_filter_takes_languages_out_of_the_texts_own_vector(filtering_adapter, base):
+    folder, mean, directions = filtering_adapter
+    model = InBedder(folder, dtype="float32")
+    set_gate(model, 100.0)
+    ids = torch.tensor([model.backbone.tokenizer("I love cats")["input_ids"]])
+    vector = torch.nn.functional.normalize(base.base_model(input_ids=ids).last_hidden_state[0].mean(0).detach(), dim=0) - mean
+    expected = (vector - directions.T @ (directions @ vector)).numpy()
+    assert_close(model.encode("I love cats", "Why?"), normalize_vectors(expected[None])[0])
+    assert np.abs(model.encode(TEXTS, "Why?") @ directions.T.numpy()).max() < 1e-5
+
+
+def test_a_filter_leaves_the_answers_masks_as_they_are(filtering_adapter, late_adapter):
+    filtering, plain = InBedder(filtering_adapter[0], dtype="float32"), InBedder(late_adapter, dtype="float32")
+    for model in (filtering, plain):
+        set_gate(model, -100.0)
+    assert_close(filtering.encode(TEXTS, "Why?"), plain.encode(TEXTS, "Why?"))
+
+
+def test_an_exported_model_keeps_its_filter(filtering_adapter, tmp_path):
+    model = InBedder(filtering_adapter[0], dtype="float32")
+    model.save_sentence_transformer(tmp_path / "saved")
+    assert_close(InBedder(tmp_path / "saved" / MODEL_FOLDER, dtype="float32").encode(TEXTS, "Why?"), model.encode(TEXTS, "Why?"))
+
+
+def test_languages_of_parallel_texts_have_one_mean_after_the_filter():
+    torch.manual_seed(0)
+    contents, offsets = torch.randn(2, 20, 16), torch.randn(4, 16)
+    vectors, languages, corpora = [], [], []
+    for corpus, spoken in enumerate(((0, 1, 2), (0, 3))):
+        for language in spoken:
+            vectors.append(contents[corpus] + offsets[language])
+            languages += [f"language {language}"] * 20
+            corpora += [f"corpus {corpus}"] * 20
+    mean, directions = find_language_directions(torch.cat(vectors), languages, corpora, 3)
+    language_filter = LanguageFilter(16, 3)
+    language_filter.mean.copy_(mean)
+    language_filter.directions.copy_(directions)
+    means = [language_filter(each).mean(0) for each in vectors]
+    assert torch.allclose(means[0], means[1], atol=1e-5)
+    assert torch.allclose(means[3], means[4], atol=1e-5)
+    assert torch.allclose(directions @ directions.T, torch.eye(3), atol=1e-5)
 
 
 def test_a_closed_gate_gives_the_masks_which_attend_to_the_bases_text(late_adapter, base):

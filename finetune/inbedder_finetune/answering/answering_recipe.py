@@ -110,6 +110,16 @@ class ResultOptions(Section):
 
 
 @dataclass(frozen=True)
+class Languages(Section):
+    """The directions in which languages differ, which late interaction takes out of the text's own vector."""
+
+    path: str
+    """File in ``data.folder`` with parallel texts: columns input, language and corpus."""
+    directions: PositiveInt = 24
+    """Number of directions; at most the number of languages, less one for each corpus."""
+
+
+@dataclass(frozen=True)
 class AnsweringRecipe(Section):
     """Recipe of a run that trains a language model to answer."""
 
@@ -134,6 +144,9 @@ class AnsweringRecipe(Section):
     late_interaction: bool = False
     """Masked LMs of BERT's kind: encode text and question separately, and let only the masks attend to both. A text is then
     encoded once for all of its questions (``inbedder/backbones/late_interaction.py``)."""
+    languages: Languages | None = None
+    """With late_interaction and a multilingual base: parallel texts, by which the language is taken out of a text's own vector
+    (``LanguageFilter``)."""
     answer_prefix: str = ""
     """String between prompt and answer, which are tokenized together: "" as in the authors' code, a space for models whose word
     tokens begin with a space (GPT-2, Llama 3, SmolLM). Encoder-decoders do not use it."""
@@ -171,8 +184,7 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         raise RecipeError("Each of data.sources needs either a path or a hub id.")
     if recipe.mask_length != "answer" and not (isinstance(recipe.mask_length, int) and recipe.mask_length >= 1):
         raise RecipeError(f"mask_length must be at least 1, or answer; not {recipe.mask_length!r}.")
-    if recipe.late_interaction:
-        _check_late_interaction(recipe)
+    _check_late_interaction(recipe)
     _check_text_states(recipe)
     objectives = make_objectives(recipe.objective)
     if not any(objective.is_active for objective in objectives):
@@ -193,6 +205,10 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
 
 
 def _check_late_interaction(recipe: AnsweringRecipe) -> None:
+    if not recipe.late_interaction:
+        if recipe.languages is not None:
+            raise RecipeError("languages changes the text's own vector of late_interaction: set late_interaction to true.")
+        return
     if recipe.mask_length == "answer" or recipe.training.attention:
         raise RecipeError(
             "late_interaction needs a fixed mask_length and has its own attention: set mask_length to a number, and remove "

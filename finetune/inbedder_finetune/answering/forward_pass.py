@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from inbedder.backbones.late_interaction import GATE, combine, read_texts
+from inbedder.backbones.late_interaction import combine, read_texts
 from inbedder.backbones.masked import select_positions
 from inbedder.backbones.packed_row import pack, split_prompt
 from inbedder.backbones.soft_tokens import get_called_body
@@ -119,7 +119,7 @@ def forward_late_interaction(
     with collect_last_states(get_body(base_model), positions[None] < packed.num_masks) as states:
         logits = model(**packed.pairs, text_states=text_memory).logits
     rows = torch.arange(len(parts), device=base_model.device).repeat_interleave(masks)
-    vectors = combine(getattr(base_model, GATE), states[0][0], text_states, packed)
+    vectors = combine(base_model, states[0][0], text_states, packed)
     return ForwardOutput(logits[0], batch["labels"].flatten(), states[0][0, : packed.num_masks], rows, vectors=vectors)
 
 

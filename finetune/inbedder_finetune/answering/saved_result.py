@@ -43,6 +43,7 @@ def save_result(trainer: Any, recipe: AnsweringRecipe, kind: str, rows: Sequence
         "template": recipe.template,
         "mask_length": recipe.mask_length if kind == "masked" and isinstance(recipe.mask_length, int) else None,
         "late_interaction": recipe.late_interaction or None,
+        "language_directions": None if recipe.languages is None else recipe.languages.directions,
         "base_encoder": options.base_encoder or base_encoder,
         "normalize": (recipe.late_interaction or None) if options.normalize is None else options.normalize,
         "beside": options.beside,

@@ -30,6 +30,7 @@ from inbedder_finetune.answering.forward_pass import (
     forward_masked,
     forward_seq2seq,
 )
+from inbedder_finetune.answering.language_filter import fit_language_filter
 from inbedder_finetune.answering.training_row import Row
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def choose_family(loaded: LoadedModel, recipe: AnsweringRecipe) -> TrainingFamil
         )
     if recipe.late_interaction:
         add_gate(loaded.model)
+        if recipe.languages is not None:
+            fit_language_filter(loaded.model, recipe, recipe.languages)
         return replace(family, forward=partial(forward_late_interaction, text_body=copy_body(loaded.model)))
     soft_tokens = recipe.objective.soft_tokens if pooling == "soft-gen" else 0
     if not (soft_tokens or recipe.has_question_adapter):

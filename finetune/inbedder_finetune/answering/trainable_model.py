@@ -12,7 +12,7 @@ from torch import nn
 
 from inbedder.backbones.families import load_model
 from inbedder.backbones.hub import read_settings
-from inbedder.backbones.late_interaction import GATE
+from inbedder.backbones.late_interaction import GATE, LANGUAGE_FILTER
 from inbedder.backbones.transformer import find_position_limit
 from inbedder.backbones.weights import LoadedModel
 from inbedder.errors import RecipeError
@@ -100,17 +100,24 @@ def prepare_model(model: PreTrainedModel, recipe: AnsweringRecipe) -> Any:
         _set_dropout(model, schedule.dropout)
     if schedule.gradient_checkpointing:
         model.enable_input_require_grads()
-    if schedule.freeze:
-        frozen = [parameter for name, parameter in model.named_parameters() if re.search(schedule.freeze, name)]
-        if not frozen:
-            raise RecipeError(f"training.freeze={schedule.freeze!r} matches no parameter of {recipe.model}.")
-        for parameter in frozen:
-            parameter.requires_grad = False
+    if schedule.freeze and not _freeze(model, schedule.freeze):
+        raise RecipeError(f"training.freeze={schedule.freeze!r} matches no parameter of {recipe.model}.")
     if lora is None:
         return model
     if recipe.late_interaction:
-        lora = replace(lora, modules_to_save=(*lora.modules_to_save, GATE))
-    return _add_lora(model, lora, schedule, quantized=recipe.quantization is not None)
+        added = (GATE,) if recipe.languages is None else (GATE, LANGUAGE_FILTER)
+        lora = replace(lora, modules_to_save=(*lora.modules_to_save, *added))
+    model = _add_lora(model, lora, schedule, quantized=recipe.quantization is not None)
+    _freeze(model, rf"\b{LANGUAGE_FILTER}\b")  # peft trains what it saves
+    return model
+
+
+def _freeze(model: nn.Module, pattern: str) -> int:
+    """Freeze the parameters whose names match a pattern; return how many there are."""
+    parameters = [parameter for name, parameter in model.named_parameters() if re.search(pattern, name)]
+    for parameter in parameters:
+        parameter.requires_grad = False
+    return len(parameters)
 
 
 def _set_dropout(model: nn.Module, rate: float) -> None:

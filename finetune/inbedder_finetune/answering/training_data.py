@@ -10,6 +10,7 @@ from inbedder.backbones.transformer import get_pad_id
 from inbedder.backbones.weights import LoadedModel
 from inbedder_finetune.answering.example_cache import load_examples
 from inbedder_finetune.answering.examples import Collator
+from inbedder_finetune.answering.language_filter import filter_languages
 from inbedder_finetune.answering.plan import Plan
 from inbedder_finetune.answering.trainable_families import FAMILIES
 from inbedder_finetune.answering.training_row import Row
@@ -53,7 +54,7 @@ def make_training_data(loaded: LoadedModel, rows: Sequence[Row], held_out: Seque
             datasets[number] = datasets[number].add_column(f"{name}_index", column).with_format("numpy")
             first += len(split)
     tokenizer, side = loaded.tokenizer, FAMILIES[loaded.kind].padding
-    vectors = {name: target.vectors for name, target in targets.items()}
+    vectors = {name: filter_languages(loaded.model, target.vectors) for name, target in targets.items()}
     mask_id = tokenizer.mask_token_id if loaded.kind == "masked" else None  # a decoder's tokenizer may have a mask token too
     collator = Collator(get_pad_id(tokenizer), vectors, side, mask_id)
     return TrainingData(datasets[0], datasets[1] if held_out else None, collator)

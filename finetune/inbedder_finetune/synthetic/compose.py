@@ -6,7 +6,8 @@ feeling, the request and the facts are sampled independently, and several questi
 
 The phrases are in ``finetune/written``: reviews and letters (``opinions.yaml``), reviews of services (``services.yaml``),
 complaints to transport companies (``complaints.yaml``), short requests (``requests.yaml``), captions (``scenes.yaml``), abstracts
-(``studies.yaml``), titles (``titles.yaml``), and everyday contents in many forms (``forms.yaml``).
+(``studies.yaml``), titles (``titles.yaml``), everyday contents in many forms (``forms.yaml``), and reviews in German, French,
+Spanish and Portuguese (``opinions-de.yaml``, ...).
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ def _compose_opinion(phrases: Mapping[str, Any], rng: random.Random) -> tuple[st
     facts, fact_answers = _compose_facts(phrases, rng, 0.12 if is_brief else 0.3)
     order = [*body, *sentences, *facts]
     rng.shuffle(order)
-    opening = [rng.choice(OPENINGS).format(name)] if rng.random() < (0.2 if is_brief else 0.6) else []
+    opening = [rng.choice(phrases.get("openings", OPENINGS)).format(name)] if rng.random() < (0.2 if is_brief else 0.6) else []
     return " ".join([sentence[:1].upper() + sentence[1:] for sentence in [*opening, *order]]), answers | fact_answers
 
 
