@@ -80,7 +80,8 @@ def warn_of_unreadable(texts: Sequence[str], model: InBedder) -> float:
     if share >= MIN_WARNED_SHARE and num_unreadable >= min(MIN_UNREADABLE_TEXTS, num_checked):
         message = (
             f"{share:.0%} of the texts seem to be in a language or script that {model.name} cannot read; their vectors and "
-            "answers mean little. Choose a model of that language (model, --model), or translate the texts first."
+            "answers mean little. multilingual reads them: inbedder models install multilingual, then model='multilingual' or "
+            "--model multilingual. Or translate the texts first."
         )
         warnings.warn(UnreadableTextWarning(message, share), stacklevel=3)
     return share

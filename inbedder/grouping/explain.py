@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from inbedder.errors import InputError
 from inbedder.io.cell_values import is_blank
-from inbedder.prompting.stopwords import load_stopwords
+from inbedder.prompting.words import find_stopwords, split_spaceless
 from inbedder.vectors import normalize_vectors
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def find_keywords(answers: Sequence[str], labels: Labels, top: int = 8, *, weigh
     if weighting not in _WEIGHTINGS:
         raise InputError(f"Unknown weighting {weighting!r} of keywords. Choose one of: {', '.join(_WEIGHTINGS)}.")
     count = int(labels.max()) + 1 if len(labels) else 0
-    documents = [" ".join(answers[i] for i in np.flatnonzero(labels == cluster).tolist()) for cluster in range(count)]
+    documents = ["\n".join(answers[i] for i in np.flatnonzero(labels == cluster).tolist()) for cluster in range(count)]
     try:
         words, scores = _WEIGHTINGS[weighting](documents)
     except ValueError:  # no word in any document
@@ -92,11 +92,20 @@ def _score_as_paper(documents: Sequence[str]) -> WordScores:
 def _score_by_excess(documents: Sequence[str]) -> WordScores:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    stop_words = [word for word in sorted(load_stopwords()) if re.fullmatch(WORD, word)]
-    vectorizer = TfidfVectorizer(token_pattern=WORD, stop_words=stop_words, sublinear_tf=True)
+    vectorizer = TfidfVectorizer(analyzer=_list_content_words, sublinear_tf=True)
     weights = vectorizer.fit_transform(documents).toarray()
     excess = weights - (weights.sum(axis=0) - weights) / max(1, len(documents) - 1)
     return vectorizer.get_feature_names_out(), np.where(excess > MIN_EXCESS * weights, excess, 0.0)
+
+
+def _list_content_words(document: str) -> list[str]:
+    """List the words of a document of one text per line, in lower case, without the stopwords of each text's language."""
+    content_words = []
+    for line in document.lower().splitlines():
+        words = [word for part in re.findall(WORD, line) for word in split_spaceless(part)]
+        stopwords = find_stopwords(words)
+        content_words += [word for word in words if word not in stopwords]
+    return content_words
 
 
 def _score_by_class_tfidf(documents: Sequence[str]) -> WordScores:

@@ -17,6 +17,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from inbedder.prompting.stopwords import load_stopwords
+from inbedder.prompting.words import find_stopwords, split_spaceless
 
 if TYPE_CHECKING:
     from inbedder.grouping.namers import GroupContents
@@ -94,14 +95,15 @@ def split_line(text: str) -> list[str]:
     for match in WORD.finditer(text):
         if text[end : match.start()].strip():
             words.append(START)
-        words.append(NO_WORD if len(match[0]) < 2 or match[0].lower() in _load_nameless_words() else match[0])
+        words += split_spaceless(match[0])
         end = match.end()
-    return words
+    stopwords = find_stopwords([word.lower() for word in words if word != START])
+    return [NO_WORD if (len(word) < 2 and word != START) or _is_nameless(word.lower(), stopwords) else word for word in words]
 
 
-@lru_cache(maxsize=1)
-def _load_nameless_words() -> frozenset[str]:
-    return load_stopwords("ours") | load_stopwords("nltk") | OTHER_NAMELESS_WORDS
+def _is_nameless(word: str, stopwords: frozenset[str]) -> bool:
+    """Whether a word, in lower case, tells nothing in a name."""
+    return word in stopwords or word in load_stopwords("nltk") or word in OTHER_NAMELESS_WORDS
 
 
 class _Lines:

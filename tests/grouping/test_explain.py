@@ -105,3 +105,16 @@ def test_texts_without_a_label_count_in_no_measure(blank):
     nothing = measure_agreement(LABELS, [blank] * 5)
     assert nothing.composition == [{"(no label)": 3}, {"(no label)": 2}]
     assert (nothing.v_measure, nothing.entropy, nothing.unlabelled) == (0.0, [0.0, 0.0], 5)
+
+
+def test_keywords_leave_out_the_stopwords_of_each_texts_language():
+    texts = [
+        "Der Kaffee ist kalt und die Tasse auch",
+        "El café está frío y la taza también",
+        "荷物は二日遅れて届きました",
+        "荷物が箱の中で壊れていました",
+    ]
+    first, second = find_keywords(texts, np.array([0, 0, 1, 1]), weighting="standing-out")
+    assert {"kaffee", "café", "kalt", "tasse"} <= set(first)
+    assert not {"der", "ist", "und", "el", "está", "la"} & set(first)
+    assert second[0] == "荷物"

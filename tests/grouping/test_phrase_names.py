@@ -85,3 +85,11 @@ def test_a_line_marks_what_lies_between_its_words():
         "GOOD",
         "wine-bar",
     ]
+
+
+def test_a_line_without_spaces_is_split_into_words():
+    assert [word for word in split_line("荷物は遅れて届きました") if word] == [".", "荷物", "遅れて", "届きました"]
+
+
+def test_stopwords_of_another_language_are_in_no_name():
+    assert [word for word in split_line("Der Kaffee ist kalt und nicht gut") if word] == [".", "Kaffee", "kalt"]

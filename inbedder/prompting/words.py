@@ -1,0 +1,100 @@
+"""Words of texts in any language, and the stopwords among them.
+
+BudouX splits Chinese, Japanese and Thai, which have no spaces between words; stopwordsiso has lists of 57 languages. A text's
+language is the one whose stopwords are most frequent in it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from inbedder.prompting.stopwords import load_stopwords
+
+SPACELESS = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+"""Letters of scripts without spaces: Thai, kana, Chinese characters."""
+HIRAGANA, KANA, THAI = (re.compile(f"[{letters}]") for letters in ("\u3040-\u309f", "\u3040-\u30ff", "\u0e00-\u0e7f"))
+CLEAR_ENGLISH_SHARE = 0.4
+"""Share of English stopwords from which no other language is tried; in English, every third word is one."""
+MIN_COUNT = 2
+"""Minimum number of stopwords that tell the language of a text."""
+
+
+def split_spaceless(text: str) -> list[str]:
+    """Split a text without spaces between its words; other texts come back whole.
+
+    Japanese nouns lose the particles at their ends, which are stopwords.
+
+    Args:
+        text: A part of a text without spaces.
+
+    Returns:
+        Its words.
+
+    Example:
+        >>> split_spaceless("荷物は二日遅れて")
+        ['荷物', '二日遅れて']
+        >>> split_spaceless("parcel")
+        ['parcel']
+    """
+    if not SPACELESS.search(text):
+        return [text]
+    name = "japanese" if KANA.search(text) else "thai" if THAI.search(text) else "simplified_chinese"
+    words = [word for word in _load_parser(name).parse(text) if word.strip()]
+    return [_strip_particles(word) for word in words] if name == "japanese" else words
+
+
+def _strip_particles(phrase: str) -> str:
+    """Strip a particle, which is a stopword, from the end of a Japanese phrase that begins with a noun."""
+    for start in range(1, len(phrase)):
+        if phrase[start:] in _load_list("ja") and not HIRAGANA.search(phrase[:start]):
+            return phrase[:start]
+    return phrase
+
+
+def find_stopwords(words: Sequence[str]) -> frozenset[str]:
+    """Find the stopwords of the language of a text.
+
+    Args:
+        words: The text's words, in lower case.
+
+    Returns:
+        The list of the language: "ours" for English, and for a text without stopwords.
+
+    Example:
+        >>> "el" in find_stopwords("el café está frío".split())
+        True
+        >>> find_stopwords("the coffee is cold".split()) == load_stopwords()
+        True
+    """
+    english_count = sum(word in load_stopwords("nltk") for word in words)
+    if english_count >= CLEAR_ENGLISH_SHARE * len(words):
+        return load_stopwords()
+    counts = {code: sum(word in _load_list(code) for word in words) for code in _list_codes()}
+    code = max(counts, key=lambda code: counts[code])
+    return _load_list(code) if counts[code] >= max(MIN_COUNT, english_count + 1) else load_stopwords()
+
+
+@cache
+def _list_codes() -> tuple[str, ...]:
+    """List the codes of all languages but English."""
+    import stopwordsiso
+
+    return tuple(sorted(stopwordsiso.langs() - {"en"}))
+
+
+@cache
+def _load_list(code: str) -> frozenset[str]:
+    import stopwordsiso
+
+    return frozenset(unicodedata.normalize("NFC", word) for word in stopwordsiso.stopwords(code))
+
+
+@cache
+def _load_parser(name: str) -> Any:
+    import budoux
+
+    return getattr(budoux, f"load_default_{name}_parser")()
