@@ -96,10 +96,10 @@ def _split_marks(tokens: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> t
         return list(tokens), [token.startswith("##") and len(token) > 2 for token in tokens]
     if not any(token.startswith(WORD_START) for token in tokens):
         return [""] * len(tokens), [False] * len(tokens)
-    return [token.lstrip(WORD_START).lower() for token in tokens], [_continues_word(token) for token in tokens]
+    return [token.lstrip(WORD_START).lower() for token in tokens], [_is_word_piece(token) for token in tokens]
 
 
-def _continues_word(token: str) -> bool:
+def _is_word_piece(token: str) -> bool:
     """Whether a token of SentencePiece continues a word: it has no mark, and its script has spaces between words."""
     is_inside = token[:1].isalpha() and not token.startswith(WORD_START)
     return is_inside and unicodedata.name(token[0], "").split(" ")[0] not in SCRIPTS_WITHOUT_SPACES

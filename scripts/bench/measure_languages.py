@@ -120,17 +120,17 @@ def main() -> None:
     parser.add_argument("--model", action="append", help="Models that are asked; mini and multilingual by default.")
     parser.add_argument("--base", default="multilingual-e5-small", help="A model that is not asked.")
     options = parser.parse_args()
-    known = json.loads(options.output.read_text(encoding="utf-8"))["models"] if options.output.exists() else {}
+    models = json.loads(options.output.read_text(encoding="utf-8"))["models"] if options.output.exists() else {}
     for name in (options.base, *(options.model or ("mini", "multilingual"))):
         model, asks = InBedder(name), name != options.base
-        known[Path(name).name] = {
+        models[Path(name).name] = {
             "aspects": measure_aspects(model, options.data, asks=asks),
             "parallel": measure_parallel(model, options.data, asks=asks),
         }
         command = shlex.join(["python", "scripts/bench/measure_languages.py", "DATA", *sys.argv[2:]])
-        content = {"command": command, "models": known}
+        content = {"command": command, "models": models}
         options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        print(json.dumps({name: known[Path(name).name]}, indent=1), flush=True)
+        print(json.dumps({name: models[Path(name).name]}, indent=1), flush=True)
 
 
 if __name__ == "__main__":

@@ -61,10 +61,10 @@ def make_rows(versions: dict[str, dict[str, Row]]) -> Iterator[Row]:
         paragraph = rows["English"]["input"]
         split = "dev" if paragraphs.index(paragraph) % 3 == 2 else "train"
         for language, row in rows.items():
-            asked = rows[language if rng.random() < 0.5 else rng.choice(list(rows))]
+            asked_row = rows[language if rng.random() < 0.5 else rng.choice(list(rows))]
             shared = {"input": row["input"], "split": split, "domain": language, "group": question}
             yield shared | {
-                "instruction": asked["instruction"],
+                "instruction": asked_row["instruction"],
                 "output": rows["English"]["output"],
                 "kind": "question",
                 "id": f"{language}-{question}",

@@ -95,8 +95,8 @@ def test_languages_of_parallel_texts_have_one_mean_after_the_filter():
     torch.manual_seed(0)
     contents, offsets = torch.randn(2, 20, 16), torch.randn(4, 16)
     vectors, languages, corpora = [], [], []
-    for corpus, spoken in enumerate(((0, 1, 2), (0, 3))):
-        for language in spoken:
+    for corpus, corpus_languages in enumerate(((0, 1, 2), (0, 3))):
+        for language in corpus_languages:
             vectors.append(contents[corpus] + offsets[language])
             languages += [f"language {language}"] * 20
             corpora += [f"corpus {corpus}"] * 20

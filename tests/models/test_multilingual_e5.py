@@ -127,5 +127,5 @@ def test_the_hubs_folder_becomes_the_same_encoder_in_float16(converted, tmp_path
     AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "hub")
     write_hub_encoder(tmp_path / "hub" / "model.safetensors", tmp_path / "written")
     texts = ["cats love dog", "dog"]
-    written, expected = (InBedder(path, dtype="float32").encode(texts) for path in (tmp_path / "written", folder))
-    assert np.array_equal(written, expected)
+    vectors, expected = (InBedder(path, dtype="float32").encode(texts) for path in (tmp_path / "written", folder))
+    assert np.array_equal(vectors, expected)

@@ -24,7 +24,7 @@ def test_japanese_verbs_and_adverbs_stay_whole():
 
 
 @pytest.mark.parametrize(
-    ("text", "stopwords", "others"),
+    ("text", "stopwords", "content_words"),
     [
         ("der kaffee ist kalt und schmeckt nicht", ["der", "ist", "und"], ["kaffee", "kalt"]),
         ("el café está frío y no me gusta", ["el", "está", "y"], ["café", "gusta"]),
@@ -32,10 +32,10 @@ def test_japanese_verbs_and_adverbs_stay_whole():
         ("la chambre était sale et le personnel n est pas aimable", ["la", "et", "le"], ["chambre", "sale"]),
     ],
 )
-def test_stopwords_are_those_of_the_texts_language(text, stopwords, others):
-    found = find_stopwords(text.split())
-    assert found.issuperset(stopwords)
-    assert found.isdisjoint(others)
+def test_stopwords_are_those_of_the_texts_language(text, stopwords, content_words):
+    result = find_stopwords(text.split())
+    assert result.issuperset(stopwords)
+    assert result.isdisjoint(content_words)
 
 
 @pytest.mark.parametrize("text", ["the room was cold and not clean", "great coffee", "", "zzz qqq", "positive good", "not happy"])
