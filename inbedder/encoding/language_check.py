@@ -3,7 +3,7 @@
 A tokenizer keeps the words that it knows whole and spells the others: an English vocabulary takes four letters of English per
 token, two and a half of German, one of Russian. What it cannot spell becomes the unknown token. Names, slang and typos are
 spelled too, so a spelled text counts as unreadable only if it contains almost no English function words; in English, every third
-word is one. Multilingual vocabularies know the words of their languages, so their models give no warning.
+word is one. A multilingual vocabulary spells some of its languages too, so only unknown tokens count there.
 ``scripts/results/language_check.json`` reports the detected share of texts in several languages and in English corpora.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import unicodedata
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from inbedder.errors import UnreadableTextWarning
@@ -31,6 +32,8 @@ MIN_LETTERS = 8
 """Minimum number of letters; a shorter text may be a name."""
 MAX_UNKNOWN_LETTER_SHARE, MAX_UNKNOWN_CHARACTER_SHARE = 0.2, 0.5
 """Maximum share of letters, and of all characters, in unknown tokens of a readable text."""
+MIN_FOREIGN_SHARE, MIN_WORD_LETTERS, SAMPLED_TOKENS = 0.2, 3, 5000
+"""Minimum share of a multilingual vocabulary's longer tokens that have a letter beyond ASCII, by a sample."""
 MAX_CHARACTERS = 2000
 """Number of characters of a text to check."""
 MAX_TEXTS = 1000
@@ -58,9 +61,21 @@ def is_unreadable(text: str, tokenizer: Any) -> bool:
         letters
     ):
         return True
+    if is_multilingual(tokenizer):
+        return False
     if sum(unicodedata.east_asian_width(letter) in "WF" for letter in letters) > len(letters) / 2:
         return len(letters) < MIN_WIDE_LETTERS_PER_TOKEN * num_tokens
     return MIN_LETTERS <= len(letters) < MIN_LETTERS_PER_TOKEN * num_tokens and not _is_english(text)
+
+
+@lru_cache(maxsize=4)
+def is_multilingual(tokenizer: Any) -> bool:
+    """Whether a fast tokenizer has words of many languages: a fifth of its longer tokens have letters beyond ASCII."""
+    sample = tokenizer.convert_ids_to_tokens(range(0, len(tokenizer), max(1, len(tokenizer) // SAMPLED_TOKENS)))
+    decoder = tokenizer.backend_tokenizer.decoder
+    words = [decoder.decode([token]) if decoder is not None else token for token in sample]
+    words = [word for word in words if sum(map(str.isalpha, word)) >= MIN_WORD_LETTERS]
+    return sum(not word.isascii() for word in words) > MIN_FOREIGN_SHARE * len(words)
 
 
 def warn_of_unreadable(texts: Sequence[str], model: InBedder) -> float:

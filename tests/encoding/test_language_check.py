@@ -5,9 +5,11 @@ import warnings
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from inbedder import InBedder, cluster
-from inbedder.encoding.language_check import is_unreadable, warn_of_unreadable
+from inbedder.encoding.language_check import is_multilingual, is_unreadable, warn_of_unreadable
 from inbedder.errors import UnreadableTextWarning
 
 TEXTS = json.loads((Path(__file__).parents[1] / "data" / "languages.json").read_text(encoding="utf-8"))
@@ -87,3 +89,16 @@ def test_cluster_warns_once_and_never_with_given_embeddings(mini):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnreadableTextWarning)
         cluster(texts, "@topic", mini, k=2, embeddings=result.embeddings)
+
+
+@pytest.mark.parametrize("words", [["▁the", "▁parcel", "▁late"], ["▁the", "▁पार्सल", "▁Päckchen", "▁посылка"]])
+def test_a_multilingual_vocabulary_may_spell_a_language_that_it_knows(words):
+    letters = sorted({letter for text in TEXTS["Russian"] for letter in text if letter.isalpha()})
+    vocabulary = [("<unk>", 0.0), *((word, -1.0) for word in words), ("▁", -2.0), *((letter, -3.0) for letter in letters)]
+    backend = Tokenizer(models.Unigram(vocabulary, unk_id=0))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+    knows_languages = any(not word[1:].isascii() for word in words)
+    assert is_multilingual(tokenizer) == knows_languages
+    assert is_unreadable(TEXTS["Russian"][0], tokenizer) != knows_languages
+    assert is_unreadable(TEXTS["Chinese"][0], tokenizer)
