@@ -26,6 +26,8 @@ from sybil.evaluators.python import PythonEvaluator  # noqa: E402
 from sybil.example import Example  # noqa: E402
 from sybil.parsers.markdown import CodeBlockParser  # noqa: E402
 
+from inbedder.models.install import find_installed_folder  # noqa: E402
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / name / "README.md" for name in (".", "evaluation", "finetune")), *(ROOT / "docs").rglob("*.md")])
 NOT_RUN = {
@@ -39,6 +41,9 @@ NOT_RUN = {
     "inbedder finetune finetune/recipes/csts-bi.yaml": "takes two minutes: tests/finetune/conditional/",
     "inbedder finetune finetune/recipes/instructor-tiny.yaml  ": "takes a minute: tests/finetune/contrastive/",
     "inbedder finetune finetune/recipes/data-cube-tiny.yaml": "takes a minute: tests/finetune/curriculum/",
+    "inbedder models install": "downloads; tests/models/test_install.py",
+    "python scripts/data/make_parallel.py": "asks for data that are not shipped",
+    "inbedder finetune multilingual": "asks for data that are not shipped, and takes an hour",
     "torchrun": "asks for four GPUs",
     "accelerate launch": "asks for GPUs",
     "inbedder embed   huge.parquet": "starts Ray: tests/distributed/",
@@ -189,6 +194,8 @@ def pages_with_blocks() -> list[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", pages_with_blocks(), ids=name_of)
 def test_the_code_blocks_run_and_print_what_the_page_says(path, page, workplace):
+    if 'InBedder("multilingual"' in path.read_text(encoding="utf-8") and find_installed_folder("multilingual-e5-small") is None:
+        pytest.skip("inbedder models install multilingual")
     for example in page.parse(path).examples():
         example.evaluate()
 
