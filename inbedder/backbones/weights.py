@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +15,6 @@ from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
-from transformers.utils import logging
 
 from inbedder.backbones.adapters import find_adapter_folder, list_replaced_weights, read_base_name, read_config, with_adapter
 from inbedder.backbones.file_checks import (
@@ -35,6 +33,7 @@ from inbedder.backbones.size_check import check_size
 from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
+from inbedder.transformers_output import silence_transformers
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -305,21 +304,6 @@ def _list_extra_blocks(model: nn.Module, unexpected: Iterable[str]) -> list[str]
     """List the unexpected weights whose names differ from the model's only in the block number, sorted."""
     model_patterns = {re.sub(r"\d+", "#", name) for name in model.state_dict()}
     return sorted(name for name in unexpected if re.sub(r"\d+", "#", name) in model_patterns)
-
-
-@contextmanager
-def silence_transformers(expected_gaps: bool) -> Iterator[None]:
-    """Hide transformers' progress bar within the block, and its report of missing weights if gaps are expected."""
-    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    if expected_gaps:
-        logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bar:
-            logging.enable_progress_bar()
 
 
 def resolve_device(name: str | None) -> torch.device:

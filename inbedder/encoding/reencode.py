@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 
 from inbedder.backbones.sentence_modules import find_sentence_folder
-from inbedder.backbones.weights import resolve_device, silence_transformers
+from inbedder.backbones.weights import resolve_device
 from inbedder.cache.store import Store, hash_entry
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.bundled import resolve_name
 from inbedder.models.checksums import FileState, get_digest, get_file_state
+from inbedder.transformers_output import silence_transformers
 from inbedder.vectors import AnnotatedArray, Vectors, pack_vector, unpack_vector
 
 logger = logging.getLogger(__name__)

@@ -16,6 +16,7 @@ from typing import Any
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.converted import MANIFEST, check_converted, write_converted
 from inbedder.models.data_home import get_home_folder
+from inbedder.transformers_output import silence_transformers
 
 
 def get_converted_folder(file: Path) -> Path:
@@ -55,25 +56,23 @@ def write_decoder(file: Path, folder: Path) -> None:
         raise MissingExtraError("gguf", "mini")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
 
-    bar, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()  # it would warn that bfloat16 runs slower than float32
     source_folder = folder / ".source"  # holds a link to the file only, no adapter or code from its folder
     try:
         source_folder.mkdir()
         (source_folder / file.name).symlink_to(file.resolve())
         source: dict[str, Any] = {"gguf_file": file.name, "trust_remote_code": False}
-        tokenizer = AutoTokenizer.from_pretrained(source_folder, **source)
-        quantized = AutoModelForCausalLM.from_pretrained(source_folder, dtype=torch.bfloat16, **source)
+        with silence_transformers(expected_gaps=True):  # it would warn that bfloat16 runs slower than float32
+            tokenizer = AutoTokenizer.from_pretrained(source_folder, **source)
+            quantized = AutoModelForCausalLM.from_pretrained(source_folder, dtype=torch.bfloat16, **source)
         settings = {key: value for key, value in quantized.config.to_dict().items() if key != "quantization_config"}
         with torch.device("meta"):
             plain = type(quantized)(type(quantized.config)(**settings))
         plain.load_state_dict(quantized.state_dict(), assign=True)
         plain.tie_weights()
         plain.generation_config = quantized.generation_config
-        plain.save_pretrained(folder)
+        with silence_transformers(expected_gaps=True):
+            plain.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     except OSError:
         raise
@@ -84,6 +83,3 @@ def write_decoder(file: Path, folder: Path) -> None:
         ) from error
     finally:
         shutil.rmtree(source_folder, ignore_errors=True)
-        logging.set_verbosity(level)
-        if bar:
-            logging.enable_progress_bar()

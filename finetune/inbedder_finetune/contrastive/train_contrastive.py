@@ -15,11 +15,11 @@ from typing import Any
 from inbedder.backbones.adapters import merge_lora
 from inbedder.backbones.sentence_modules import find_sentence_folder
 from inbedder.backbones.transformer import find_position_limit
-from inbedder.backbones.weights import silence_transformers
 from inbedder.errors import MissingExtraError, RecipeError
 from inbedder.io.files import atomic_write
 from inbedder.models.bundled import resolve_name
 from inbedder.models.checksums import write_checksums
+from inbedder.transformers_output import silence_transformers
 from inbedder_finetune.answering.qa_rows import hold_out
 from inbedder_finetune.contrastive.contrastive_recipe import ContrastiveRecipe, parse_recipe
 from inbedder_finetune.contrastive.contrastive_trainer import make_trainer
