@@ -1,13 +1,14 @@
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from tokenizers import processors
+from tokenizers import Tokenizer, models, processors
 from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from inbedder import InBedder
-from inbedder.backbones.masked import with_float32_head
+from inbedder.backbones.masked import _split_marks, with_float32_head
 from inbedder.errors import InputError, ModelError
 from inbedder.options import Sampling
 from tests.conftest import INSTRUCTIONS, MASKED, TEXTS, assert_close, wordpiece_tokenizer
@@ -283,3 +284,11 @@ def test_roberta_positions_are_not_overrun(make_model):
 def test_a_masked_lm_needs_a_mask(make_model):
     with pytest.raises(InputError, match="mask_length must be a whole number of at least 1"):
         InBedder(make_model("bert"), mask_length=0)
+
+
+def test_pieces_lack_sentencepieces_mark_in_scripts_with_spaces():
+    tokens = ["<unk>", "▁", "▁cat", "s", "▁Cats", "荷物", "て", "ท", "й", "1", ".", ""]
+    tokenizer = SimpleNamespace(backend_tokenizer=Tokenizer(models.Unigram([(token, -1.0) for token in tokens], unk_id=0)))
+    names, pieces = _split_marks(tokens, tokenizer)
+    assert [token for token, is_piece in zip(tokens, pieces, strict=True) if is_piece] == ["s", "й"]
+    assert names[2:5] == ["cat", "s", "cats"]
