@@ -17,7 +17,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from inbedder.prompting.stopwords import load_stopwords
-from inbedder.prompting.words import find_stopwords, split_spaceless
+from inbedder.prompting.words import find_stopwords, is_foreign_stopword, split_spaceless
 
 if TYPE_CHECKING:
     from inbedder.grouping.namers import GroupContents
@@ -103,7 +103,8 @@ def split_line(text: str) -> list[str]:
 
 def _is_nameless(word: str, stopwords: frozenset[str]) -> bool:
     """Whether a word, in lower case, tells nothing in a name."""
-    return word in stopwords or word in load_stopwords("nltk") or word in OTHER_NAMELESS_WORDS
+    is_english_stopword = word in load_stopwords("nltk") or word in OTHER_NAMELESS_WORDS
+    return word in stopwords or is_english_stopword or is_foreign_stopword(word)
 
 
 class _Lines:

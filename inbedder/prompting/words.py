@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from inbedder.prompting.stopwords import load_stopwords
@@ -76,6 +76,12 @@ def find_stopwords(words: Sequence[str]) -> frozenset[str]:
     counts = {code: sum(word in _load_list(code) for word in words) for code in _list_codes()}
     code = max(counts, key=lambda code: counts[code])
     return _load_list(code) if counts[code] >= max(MIN_COUNT, english_count + 1) else load_stopwords()
+
+
+@lru_cache(maxsize=100_000)
+def is_foreign_stopword(word: str) -> bool:
+    """Whether a word with letters beyond ASCII, in lower case, is a stopword of any language."""
+    return not word.isascii() and any(word in _load_list(code) for code in _list_codes())
 
 
 @cache

@@ -92,4 +92,5 @@ def test_a_line_without_spaces_is_split_into_words():
 
 
 def test_stopwords_of_another_language_are_in_no_name():
+    assert [word for word in split_line("كان") if word] == ["."]
     assert [word for word in split_line("Der Kaffee ist kalt und nicht gut") if word] == [".", "Kaffee", "kalt"]
