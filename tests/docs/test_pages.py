@@ -42,8 +42,6 @@ NOT_RUN = {
     "inbedder finetune finetune/recipes/instructor-tiny.yaml  ": "takes a minute: tests/finetune/contrastive/",
     "inbedder finetune finetune/recipes/data-cube-tiny.yaml": "takes a minute: tests/finetune/curriculum/",
     "inbedder models install": "downloads; tests/models/test_install.py",
-    "python scripts/data/make_parallel.py": "asks for data that are not shipped",
-    "inbedder finetune multilingual": "asks for data that are not shipped, and takes an hour",
     "torchrun": "asks for four GPUs",
     "accelerate launch": "asks for GPUs",
     "inbedder embed   huge.parquet": "starts Ray: tests/distributed/",
