@@ -6,7 +6,6 @@ token, avg-all over all except padding. There is no 1st-gen and no last-gen.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -34,6 +33,7 @@ from inbedder.options import Sampling
 from inbedder.pooling import list_poolings, masked_mean
 from inbedder.prompting.batching import pad
 from inbedder.prompting.tokenization import PromptTokens
+from inbedder.prompting.words import SPACELESS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -86,8 +86,6 @@ in an answer."""
 
 WORD_START = "▁"
 """SentencePiece's mark of a token that begins a word."""
-SCRIPTS_WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
-"""First words of the Unicode names of their letters."""
 
 
 def _split_marks(tokens: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> tuple[list[str], list[bool]]:
@@ -101,8 +99,7 @@ def _split_marks(tokens: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> t
 
 def _is_word_piece(token: str) -> bool:
     """Whether a token of SentencePiece continues a word: it has no mark, and its script has spaces between words."""
-    is_inside = token[:1].isalpha() and not token.startswith(WORD_START)
-    return is_inside and unicodedata.name(token[0], "").split(" ")[0] not in SCRIPTS_WITHOUT_SPACES
+    return token[:1].isalpha() and not SPACELESS.match(token)
 
 
 class MaskedBackbone:

@@ -88,7 +88,7 @@ class _Placeholder(ModuleType):
     """A module in which every name is a class, so that it can be part of an annotation."""
 
     def __getattr__(self, name: str) -> type:
-        """Make the class that stands for a name: as a decorator it changes nothing, and later calls reach the real object."""
+        """Create a placeholder class: it returns what it decorates, and calls after the import reach the real object."""
         if name.startswith("__"):
             raise AttributeError(name)
         module_name = self.__name__

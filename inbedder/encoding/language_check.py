@@ -93,10 +93,15 @@ def warn_of_unreadable(texts: Sequence[str], model: InBedder) -> float:
     num_unreadable = sum(is_unreadable(text, model.tokenizer.tokenizer) for text in checked_texts)
     share = num_unreadable / max(1, num_checked)
     if share >= MIN_WARNED_SHARE and num_unreadable >= min(MIN_UNREADABLE_TEXTS, num_checked):
+        remedy = (
+            "Choose a model of that language"
+            if is_multilingual(model.tokenizer.tokenizer)
+            else "multilingual reads about a hundred: inbedder models install multilingual, then model='multilingual' or --model "
+            "multilingual"
+        )
         message = (
             f"{share:.0%} of the texts seem to be in a language or script that {model.name} cannot read; their vectors and "
-            "answers mean little. multilingual reads them: inbedder models install multilingual, then model='multilingual' or "
-            "--model multilingual. Or translate the texts first."
+            f"answers mean little. {remedy}; or translate the texts first."
         )
         warnings.warn(UnreadableTextWarning(message, share), stacklevel=3)
     return share

@@ -14,9 +14,15 @@ from typing import Any
 
 from inbedder.prompting.stopwords import load_stopwords
 
-SPACELESS = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-"""Letters of scripts without spaces: Thai, kana, Chinese characters."""
-HIRAGANA, KANA, THAI = (re.compile(f"[{letters}]") for letters in ("\u3040-\u309f", "\u3040-\u30ff", "\u0e00-\u0e7f"))
+SPACELESS = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+"""Letters of scripts without spaces: Thai, Lao, Tibetan, Burmese, Khmer, kana, Chinese characters."""
+HIRAGANA = re.compile("[\u3040-\u309f]")
+PARSERS = {
+    "japanese": re.compile("[\u3040-\u30ff]"),
+    "thai": re.compile("[\u0e00-\u0e7f]"),
+    "simplified_chinese": re.compile("[\u3400-\u9fff\uf900-\ufaff]"),
+}
+"""BudouX's models and the letters that call for them, in the order in which they are tried."""
 CLEAR_ENGLISH_SHARE = 0.4
 """Share of English stopwords from which no other language is tried; in English, every third word is one."""
 MIN_COUNT = 2
@@ -40,9 +46,9 @@ def split_spaceless(text: str) -> list[str]:
         >>> split_spaceless("parcel")
         ['parcel']
     """
-    if not SPACELESS.search(text):
+    name = next((name for name, letters in PARSERS.items() if letters.search(text)), None)
+    if name is None:
         return [text]
-    name = "japanese" if KANA.search(text) else "thai" if THAI.search(text) else "simplified_chinese"
     words = [word for word in _load_parser(name).parse(text) if word.strip()]
     return [_strip_particles(word) for word in words] if name == "japanese" else words
 

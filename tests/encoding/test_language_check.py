@@ -24,7 +24,7 @@ def mini():
 @pytest.mark.parametrize("language", ["German", "Russian", "Chinese", "Arabic", "Emoji"])
 def test_a_warning_gives_the_share_of_unreadable_texts(mini, language):
     assert all(is_unreadable(text, mini.tokenizer.tokenizer) for text in TEXTS[language])
-    with pytest.warns(UnreadableTextWarning, match="100% of the texts seem to be in a language or script that mini cannot"):
+    with pytest.warns(UnreadableTextWarning, match=r"100% of the texts .* mini cannot read.* models install multilingual"):
         warn_of_unreadable(TEXTS[language], mini)
     count = len(TEXTS[language])
     with pytest.warns(UnreadableTextWarning, match="50% of the texts") as warning_list:
