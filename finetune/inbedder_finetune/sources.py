@@ -54,7 +54,11 @@ class Source(Section):
     licence: str | None = None
     """Licence of the data, for the model card."""
     instructions: tuple[str, ...] = ()
-    """Instructions that replace the rows' own; one is sampled per row."""
+    """Instructions that replace the rows' own; ``wordings`` of them are sampled per row."""
+    question_names: bool = False
+    """Whether a row's instruction may be the name of a question of ``finetune/questions``, whose wordings then replace it."""
+    wordings: PositiveInt = 1
+    """Number of sampled wordings per row, each of which makes a row: the same answer under several wordings."""
     keep_instructions: tuple[str, ...] = ()
     """Keep only rows with one of these instructions."""
     answer_column: str = "output"

@@ -70,6 +70,9 @@ class AnsweringSchedule(Schedule):
     do."""
     group: PositiveInt = 1
     """Maximum number of neighbouring rows with the same text, or the same question, as hard negatives; 1 disables grouping."""
+    group_by: Literal["either", "text"] = "either"
+    """What the rows of a group share: "either" draws text or question for each row, "text" is the text only. Adapters of the
+    question read a text once per batch, so more rows per text make a step faster."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, with less memory."""
     fsdp: bool = False
@@ -93,6 +96,9 @@ class AnsweringLora(Lora):
     tokens: Literal["all", "question"] = "all"
     """Tokens that the adapters apply to. "question", for causal LMs and templates with the text first: the base reads the text,
     so that its keys and values serve every adapter; the question's and the answer's tokens read them with the adapters on."""
+    base_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Dtype of the frozen weights under the adapters. "bfloat16" halves their memory, and a run in bfloat16 autocast does not cast
+    them in every pass."""
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ class AnsweringTrainer(CheckedTrainer):
             schedule.group,
             schedule.seed,
             group_by_length=schedule.group_by_length,
+            by_text=schedule.group_by == "text",
         )
         return self.order
 

@@ -30,6 +30,7 @@ class GroupedSampler(Sampler[int]):
         seed: int = 0,
         *,
         group_by_length: bool = True,
+        by_text: bool = False,
     ) -> None:
         """Set the values that the order depends on.
 
@@ -41,10 +42,11 @@ class GroupedSampler(Sampler[int]):
             group: Maximum number of neighbouring rows with one text or one question.
             seed: Random seed.
             group_by_length: Whether a batch has rows of similar length.
+            by_text: Whether groups share the text only.
         """
         self.lengths, self.keys = lengths, (texts, questions)
         self.batch_size, self.group, self.seed = batch_size, group, seed
-        self.group_by_length = group_by_length
+        self.group_by_length, self.by_text = group_by_length, by_text
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -77,14 +79,14 @@ class GroupedSampler(Sampler[int]):
         yield from remaining_rows
 
     def _group_rows(self, rng: random.Random) -> list[list[int]]:
-        """Group rows by text or by question, chosen at random for each row."""
+        """Group rows by text, or by text or question, chosen at random for each row."""
         rows = list(range(len(self.lengths)))
         rng.shuffle(rows)
         if self.group == 1:
             return [[row] for row in rows]
         groups: dict[tuple[int, Hashable], list[int]] = defaultdict(list)
         for row in rows:
-            side = rng.randrange(2)
+            side = 0 if self.by_text else rng.randrange(2)
             groups[side, self.keys[side][row]].append(row)
         return [group[start : start + self.group] for group in groups.values() for start in range(0, len(group), self.group)]
 

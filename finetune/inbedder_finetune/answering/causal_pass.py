@@ -111,7 +111,8 @@ def _run_base(model: Any, ids: Tensor, mask: Tensor) -> Any:
     peft_model = getattr(model, "module", model)
     base_model = peft_model.get_base_model()
     readable_mask = F.pad(mask[:, :-1], (0, 1), value=1)  # an empty text reads its padding: a row without any position is NaN
-    inputs = {"input_ids": ids, "attention_mask": readable_mask, "logits_to_keep": 1}
+    last = torch.tensor([ids.shape[1] - 1], device=ids.device)  # a slice, for 1, is a view, which torch multiplies row by row
+    inputs = {"input_ids": ids, "attention_mask": readable_mask, "logits_to_keep": last}
     if "position_ids" in inspect.signature(get_called_body(base_model).forward).parameters:
         inputs["position_ids"] = (readable_mask.cumsum(1) - 1).clamp(min=0)
     was_training = peft_model.training

@@ -23,6 +23,7 @@ from inbedder_finetune.answering.answering_recipe import AnsweringData
 from inbedder_finetune.answering.keywords import cache_salient_words
 from inbedder_finetune.answering.training_row import Row
 from inbedder_finetune.column_names import find_column, get_first_answer
+from inbedder_finetune.questions import read_questions
 from inbedder_finetune.sources import Record, Source, filter_records, read_hub_records, read_records
 from inbedder_finetune.synthetic.compose import WRITTEN_FOLDER
 
@@ -174,8 +175,7 @@ def _read_source(source: Source, data: AnsweringData, rng: random.Random, seed: 
     repeats, fraction = divmod(source.weight, 1)
     if source.weight != 1:
         rows = rows * int(repeats) + rng.sample(rows, round(fraction * len(rows)))
-    if source.instructions:
-        rows = [replace(row, instruction=rng.choice(source.instructions)) for row in rows]
+    rows = _sample_wordings(rows, source, rng)
     return [replace(row, text=add_distractor(row.text), target=source.target) for row in rows]
 
 
@@ -198,6 +198,20 @@ def _sample_rows(rows: list[Row], source: Source, rng: random.Random, *, in_orde
     if source.cap is None or len(rows) <= source.cap:
         return rows
     return rows[: source.cap] if in_order else rng.sample(rows, source.cap)
+
+
+def _sample_wordings(rows: list[Row], source: Source, rng: random.Random) -> list[Row]:
+    """Replace the instructions of rows by wordings of the source's instructions, or of the questions that they name."""
+    if not source.question_names and source.wordings == 1:
+        return [replace(row, instruction=rng.choice(source.instructions)) for row in rows] if source.instructions else rows
+    asked = []
+    for row in rows:
+        wordings: Sequence[str] = source.instructions
+        if source.question_names and row.instruction in read_questions():
+            wordings = read_questions()[row.instruction].ask
+        count = min(source.wordings, len(wordings))
+        asked += [replace(row, instruction=wording) for wording in rng.sample(wordings, count)] if wordings else [row]
+    return asked
 
 
 def _make_distractor_adder(

@@ -36,8 +36,8 @@ def load_trainable(recipe: AnsweringRecipe, processes: int) -> LoadedModel:
         processes: Number of training processes.
 
     Returns:
-        Model and tokenizer, in float32; weights in nf4 compute in bfloat16 if the run does, as in QLoRA, and
-        ``prepare_model`` converts the rest to float32.
+        Model and tokenizer, in float32 or ``lora.base_dtype``; weights in nf4 compute in bfloat16 if the run does, as in QLoRA,
+        and ``prepare_model`` converts the rest to float32.
 
     Raises:
         RecipeError: When ``max_length`` exceeds the model's limit, a package or GPUs are missing, the model is an adapter itself,
@@ -52,7 +52,9 @@ def load_trainable(recipe: AnsweringRecipe, processes: int) -> LoadedModel:
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     device = "cpu" if schedule.fsdp else None  # sharded before it goes to the GPUs
-    dtype = "bfloat16" if recipe.quantization == "nf4" and uses_bf16(schedule.bf16) else "float32"
+    dtype = "float32" if recipe.lora is None else recipe.lora.base_dtype
+    if recipe.quantization == "nf4" and uses_bf16(schedule.bf16):
+        dtype = "bfloat16"
     loaded = load_model(ModelOptions(recipe.model, dtype=dtype, quantization=recipe.quantization, device=device))
     check_reporting(schedule.report_to)
     limit = find_position_limit(loaded.model)

@@ -55,3 +55,9 @@ def test_groups_make_rows_of_one_text_or_question_neighbours():
         return sum(texts[a] == texts[b] or questions[a] == questions[b] for a, b in neighbours) / len(neighbours)
 
     assert share_of_related_neighbours(4) > 0.7 > share_of_related_neighbours(1)
+
+
+def test_groups_by_text_hold_rows_of_one_text_only():
+    texts, questions = [i // 4 for i in range(64)], [i % 4 for i in range(64)]
+    order = list(GroupedSampler([5] * 64, texts, questions, 8, group=4, by_text=True))
+    assert all(len({texts[row] for row in order[start : start + 4]}) == 1 for start in range(0, 64, 4))

@@ -7,6 +7,7 @@ import pytest
 from inbedder.errors import RecipeError
 from inbedder_finetune.answering.answering_recipe import AnsweringData
 from inbedder_finetune.answering.qa_rows import find_right_choice, hold_out, load_rows, load_stopwords, read_rows, strip_stopwords
+from inbedder_finetune.questions import read_questions
 from inbedder_finetune.registry import read_method
 from inbedder_finetune.sources import Source
 
@@ -346,3 +347,28 @@ def test_a_file_without_distractors_is_refused(tmp_path):
     data = AnsweringData((Source("a.jsonl", distractors="none.jsonl"),), folder=str(tmp_path))
     with pytest.raises(RecipeError, match=r"a.jsonl: none.jsonl has no text. Choose other distractors"):
         load_rows(data)
+
+
+def test_a_row_may_be_asked_in_several_wordings(folder):
+    wordings = ("one?", "two?", "three?")
+    source = Source("b.jsonl", instructions=wordings, wordings=2)
+    single_rows, rows = (load_rows(AnsweringData((each,), str(folder))) for each in (Source("b.jsonl"), source))
+    assert len(rows) == 2 * len(single_rows)
+    pairs = list(zip(rows[::2], rows[1::2], strict=True))
+    assert all(a.text == b.text and a.answer == b.answer and {a.instruction, b.instruction} < set(wordings) for a, b in pairs)
+
+
+def test_a_rows_instruction_may_be_the_name_of_a_question(tmp_path):
+    rows = [{"input": "a", "instruction": "open_place", "output": "Oslo"}, {"input": "a", "instruction": "Who?", "output": "Ann"}]
+    write(tmp_path / "rows.jsonl", rows)
+    source = Source("rows.jsonl", question_names=True, wordings=3)
+    instructions = [row.instruction for row in load_rows(AnsweringData((source,), str(tmp_path)))]
+    assert len(set(instructions[:3])) == 3 and set(instructions[:3]) <= set(read_questions()["open_place"].ask)
+    assert instructions[3:] == ["Who?"]
+
+
+def test_the_written_answers_are_of_known_questions_and_short():
+    rows = read_rows(Source("open_answers.jsonl.gz"))
+    named_rows = [row for row in rows if row.instruction in read_questions()]
+    assert len(rows) > 30_000 and len(named_rows) > 0.8 * len(rows)
+    assert all(len(row.answer.split()) <= 7 for row in rows)
