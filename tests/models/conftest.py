@@ -1,5 +1,7 @@
 """A tiny random Llama as a GGUF file."""
 
+import json
+
 import gguf
 import numpy as np
 import pytest
@@ -31,13 +33,16 @@ def interleave_rotary(weight, heads):
 @pytest.fixture(scope="session")
 def tiny_gguf(tmp_path_factory):
     """Write a tiny GGUF file; return it and the model whose weights it holds."""
-    import json
+    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    return path, write_gguf(path)
 
+
+def write_gguf(path, word_types=(), output_noise=0.0):
+    """Write a tiny GGUF file, with input and output matrix in two types of blocks if given; return its model."""
     tokenizer = byte_level_tokenizer(bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
     torch.manual_seed(3)
     config = LlamaConfig(**SIZES, vocab_size=len(tokenizer), max_position_embeddings=256)
     model = LlamaForCausalLM(config).to(torch.bfloat16).float().eval()
-    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(2)
     writer.add_context_length(256)
@@ -59,7 +64,12 @@ def tiny_gguf(tmp_path_factory):
     writer.add_unk_token_id(tokenizer.unk_token_id)
     writer.add_pad_token_id(tokenizer.pad_token_id)
     state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    writer.add_tensor("token_embd.weight", state["model.embed_tokens.weight"].astype(np.float32))
+    words = state["model.embed_tokens.weight"].astype(np.float32)
+    noise = output_noise * np.random.default_rng(0).normal(size=words.shape).astype(np.float32)
+    for name, matrix, kind in zip(("token_embd.weight", "output.weight"), (words, words + noise), word_types, strict=False):
+        writer.add_tensor(name, gguf.quants.quantize(matrix, kind), raw_dtype=kind)
+    if not word_types:
+        writer.add_tensor("token_embd.weight", words)
     writer.add_tensor("output_norm.weight", state["model.norm.weight"].astype(np.float32))
     for layer in range(2):
         for hf_name, gguf_name in NAMES.items():
@@ -71,7 +81,7 @@ def tiny_gguf(tmp_path_factory):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path, model
+    return model
 
 
 @pytest.fixture

