@@ -101,6 +101,16 @@ def check_top_p(name: str, value: Any) -> float:
     return number
 
 
+def check_probability(name: str, value: Any) -> float | None:
+    """Check a probability: a number from 0 to 1, or None."""
+    if value is None:
+        return None
+    number = check_finite_number(name, value)
+    if not 0 <= number <= 1:
+        raise InputError(f"{name} must be from 0 to 1, not {number}.")
+    return number
+
+
 def check_string(name: str, value: Any) -> Any:
     """Check a string or None."""
     if not isinstance(value, str | None):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from inbedder.arguments import check_vectors
+from inbedder.arguments import check_probability, check_vectors
 from inbedder.backbones.protocol import check_answers
 from inbedder.backbones.revision import get_weights_revision
 from inbedder.encoding.dataset_map import VectorMap
@@ -409,6 +409,7 @@ class InBedder:
         temperature: float = 0.0,
         top_p: float = 1.0,
         seed: int = 0,
+        min_confidence: float | None = None,
         batch_size: int = 32,
         show_progress_bar: bool | None = None,
     ) -> list[str] | list[list[str]]:
@@ -421,11 +422,14 @@ class InBedder:
             temperature: Sampling temperature; 0 decodes greedily.
             top_p: Probability mass of nucleus sampling, in (0, 1].
             seed: Seed of sampled answers, which depend on seed, text and instruction, but not on ``batch_size``.
+            min_confidence: Minimum confidence, 0 to 1: the geometric mean of the probabilities that the model gives the tokens of
+                its answer at a temperature of 1, the end token included. 0 shows every answer; None takes the model's option.
             batch_size: Maximum number of texts in one pass.
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
 
         Returns:
-            One answer per text, or with n > 1 a list of n answers per text.
+            One answer per text, or with n > 1 a list of n answers per text. An answer is "" if the model is less confident, or if
+            it is "none" and ``min_confidence`` is above 0.
 
         Raises:
             InputError: When the instruction is missing, a text is not a string, or an option is out of range.
@@ -441,7 +445,10 @@ class InBedder:
         max_new_tokens = self.options.encoding.sampling.max_new_tokens
         sampling = Sampling(max_new_tokens, n, temperature, top_p, seed if temperature else 0)
         check_answers(self.backbone, self.name)
-        answers = self.runner.answer(rows, instructions, sampling, RunOptions(batch_size, show_progress_bar))
+        threshold = check_probability("min_confidence", min_confidence)
+        threshold = float(self.options.encoding.min_confidence or 0) if threshold is None else threshold
+        scored = self.runner.answer(rows, instructions, sampling, RunOptions(batch_size, show_progress_bar))
+        answers = [[answer.select_text(threshold) for answer in row] for row in scored]
         return answers if n > 1 else [row[0] for row in answers]
 
     def nearest_words(self, vectors: Vectors, top: int = 10) -> list[list[str]]:

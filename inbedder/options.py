@@ -20,6 +20,7 @@ from inbedder.arguments import (
     check_optional_bool,
     check_path,
     check_positive_integer,
+    check_probability,
     check_seed,
     check_string,
     check_temperature,
@@ -370,6 +371,15 @@ class EncodingOptions(_CheckedOptions):
         kind=bool,
         flags=("--constrained-decoding/--plain-decoding",),
         panel="Answers",
+    )
+    min_confidence: float | None = _make_option(
+        None,
+        "Minimum confidence of an answer, from 0 to 1: the geometric mean of the probabilities of its tokens. Less certain "
+        "answers, and the answer none, are left empty; 0 shows every answer; default: the model's settings, or else 0.",
+        check=check_probability,
+        kind=float,
+        panel="Answers",
+        decides_vectors=False,
     )
     max_batch_tokens: int | None = _make_option(
         None,

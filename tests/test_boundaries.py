@@ -1,5 +1,6 @@
 """Every option survives every boundary: it changes vectors as it does in memory, or it is refused by name."""
 
+import csv
 import json
 import pickle
 import shutil
@@ -61,6 +62,7 @@ WITHOUT_EFFECT = {
     "cache_size",
     "text_memory",
     "max_batch_tokens",
+    "min_confidence",
 }
 """Options that change no vector of a folder on a CPU."""
 PYTHON_ONLY = {"temperature", "top_p", "seed"}
@@ -136,6 +138,47 @@ def test_max_batch_tokens_changes_no_vector_and_reaches_every_model(folders, mon
     assert sum(sizes) == len(set(TEXTS)) and sizes[0] == 1
     assert model.second_model.options.encoding.max_batch_tokens == 64
     assert model.spec.key() == InBedder(folders["paired"]).spec.key()
+
+
+@pytest.mark.parametrize("kind", ["causal", "masked"])
+def test_min_confidence_reaches_every_boundary_and_changes_no_vector(folders, kind, tmp_path, monkeypatch):
+    plain, model = InBedder(folders[kind]), InBedder(folders[kind], min_confidence=1.0)
+    all_answers, hidden = plain.answer(TEXTS, QUESTION), [""] * len(TEXTS)
+    assert any(all_answers) and model.spec.key() == plain.spec.key() and not plain.spec.differences(model.spec, exact=True)
+    np.testing.assert_array_equal(model.encode(TEXTS, QUESTION), plain.encode(TEXTS, QUESTION))
+    result = cluster(TEXTS, QUESTION, model, k=1)
+    assert result.answers == hidden and result.names[0].strip()
+    result.save(tmp_path / "groups")
+    assert Grouping.load(tmp_path / "groups").assign(TEXTS).answers == hidden
+    assert Grouping.load(tmp_path / "groups", min_confidence=0).assign(TEXTS).answers == all_answers
+    assert Grouping.load(tmp_path / "groups", plain).assign(TEXTS).answers == all_answers
+    for variant in (copy(model), deepcopy(model), pickle.loads(pickle.dumps(model)), plain.replace(min_confidence=1.0)):
+        assert variant.answer(TEXTS, QUESTION) == hidden
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS) + "\n")
+    command = ["answer", "t.txt", "-i", QUESTION, "--model", folders[kind], "-o", "a.csv"]
+    assert CliRunner().invoke(app, [*command, "--min-confidence", "1"]).exit_code == 0
+    with open("a.csv", newline="") as file:
+        assert [row["answer"] for row in csv.DictReader(file)] == hidden
+
+
+def test_a_server_and_an_export_keep_min_confidence(folders, tmp_path):
+    pytest.importorskip("fastapi")
+    pytest.importorskip("sentence_transformers")
+    from starlette.testclient import TestClient
+
+    from inbedder.cli.serve import _as_settings
+    from inbedder.server.app import make_app
+    from inbedder.server.settings import Settings
+
+    settings = Settings(model=[f"tiny={folders['causal']}"], **_as_settings({"min_confidence": 1.0}))
+    models = {name: InBedder(path, **settings.get_model_options()) for name, path in settings.named_models.items()}
+    with TestClient(make_app(models, settings), base_url="http://127.0.0.1:8765") as client:
+        response = client.post("/v1/answers", json={"input": TEXTS, "instruction": QUESTION})
+    assert [row["answers"] for row in response.json()["data"]] == [[""]] * len(TEXTS)
+    InBedder(folders["causal"], min_confidence=1.0).save_sentence_transformer(tmp_path / "out")
+    (settings_file,) = (tmp_path / "out").rglob("inbedder.json")
+    assert InBedder(settings_file.parent).answer(TEXTS, QUESTION) == [""] * len(TEXTS)
 
 
 def test_without_a_question_lengths_reach_the_base_encoder(folders):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
+from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.errors import InputError, ModelError, TemplateError
 from inbedder.options import Reencoding
 from inbedder.precision import PRECISIONS, quantize_vectors
@@ -174,6 +175,7 @@ NAN, ENDLESS = float("nan"), float("inf")
         *({"temperature": temperature} for temperature in (-1.0, NAN, ENDLESS, "1", True)),
         *({"temperature": 1.0, "top_p": top_p} for top_p in (0.0, 1.5, NAN)),
         *({"temperature": 1.0, "seed": seed} for seed in (-1, 2**32, 0.5, "0")),
+        *({"min_confidence": confidence} for confidence in (-0.1, 1.1, NAN, "1", True)),
         *({"batch_size": size} for size in (0, -1, 1.5, "3", True, None)),
     ],
     ids=str,
@@ -352,6 +354,39 @@ def test_settings_of_a_model_folder_are_defaults(make_model, tmp_path):
     assert (model.options.encoding.subtract_instruction, model.options.encoding.max_new_tokens) == (True, 7)
     assert not InBedder(tmp_path / "m", subtract_instruction=False).options.encoding.subtract_instruction
     assert InBedder(tmp_path / "m", max_new_tokens=2).options.encoding.max_new_tokens == 2
+
+
+def test_the_minimum_confidence_is_that_of_call_option_or_settings(make_model, tmp_path):
+    shutil.copytree(make_model("opt"), tmp_path / "m")
+    all_answers = InBedder(tmp_path / "m").answer(TEXTS, "What?")
+    hidden = [""] * len(TEXTS)
+    (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"min_confidence": 1}))
+    model = InBedder(tmp_path / "m")
+    assert all(all_answers) and model.answer(TEXTS, "What?") == hidden
+    assert model.answer(TEXTS, "What?", min_confidence=0) == all_answers
+    assert model.replace(min_confidence=0).answer(TEXTS, "What?") == all_answers
+    assert model.replace(min_confidence=0).answer(TEXTS, "What?", min_confidence=1.0) == hidden
+    assert model.answer(TEXTS, "What?", n=2, temperature=1.0) == [["", ""]] * len(TEXTS)
+    assert InBedder(tmp_path / "m", min_confidence=0).options.encoding.min_confidence == 0
+    assert InBedder(make_model("opt")).options.encoding.min_confidence == 0
+    with pytest.raises(InputError, match=r"min_confidence must be from 0 to 1, not 2\.0"):
+        InBedder(make_model("opt"), min_confidence=2)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5, "0.5", True, NAN])
+def test_a_damaged_minimum_confidence_in_the_settings_is_refused(make_model, tmp_path, value):
+    shutil.copytree(make_model("opt"), tmp_path / "m")
+    (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"min_confidence": value}))
+    with pytest.raises(ModelError, match=r"min_confidence in .* must be a number from 0 to 1"):
+        InBedder(tmp_path / "m")
+
+
+def test_the_answer_none_is_empty_above_a_threshold_of_zero(model, monkeypatch):
+    scored = [[ScoredAnswer("None.", 0.9)], [ScoredAnswer("cats", 0.9)]]
+    monkeypatch.setattr(model.backbone, "answer", lambda prompts, _sampling: scored[: len(prompts)])
+    texts = ["I love cats too", "I love"]
+    assert sorted(model.answer(texts, "What?")) == ["None.", "cats"]
+    assert sorted(model.answer(texts, "What?", min_confidence=0.1)) == ["", "cats"]
 
 
 @pytest.fixture

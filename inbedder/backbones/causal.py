@@ -18,12 +18,13 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import LogitsProcessor, LogitsProcessorList
+from transformers import LogitsProcessorList
 
+from inbedder.backbones.confidence import ScoredAnswer, measure_confidences
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.kv_cache import KVCache, read_texts
 from inbedder.backbones.padding_check import split_by_length, split_by_prompt
-from inbedder.backbones.sampling import SampledTokenProcessor, choose_tokens, iterate_numbers, sample_uniform_numbers
+from inbedder.backbones.sampling import ChosenTokenProcessor, choose_tokens, iterate_numbers, sample_uniform_numbers
 from inbedder.backbones.soft_tokens import get_called_body, run_soft_tokens
 from inbedder.backbones.transformer import (
     capture_layer,
@@ -214,7 +215,7 @@ class CausalBackbone:
 
     @split_by_prompt
     @torch.inference_mode()
-    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
+    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[ScoredAnswer]]:
         """Answer one batch; see ``Backbone.answer``."""
         inputs, past_key_values = self._start(prompts, "left")
         inputs.pop("position_ids", None)
@@ -239,7 +240,7 @@ def generate_answers(
     numbers: Tensor,
     prompt_length: int,
     past_key_values: Any = None,
-) -> list[list[str]]:
+) -> list[list[ScoredAnswer]]:
     """Generate answers with transformers, and decode them.
 
     Args:
@@ -252,25 +253,29 @@ def generate_answers(
         past_key_values: Keys and values of the first positions, or None.
 
     Returns:
-        ``sampling.n`` answers per prompt.
+        ``sampling.n`` answers per prompt, each with its confidence.
     """
-    processors: list[LogitsProcessor] = []
-    answers_per_prompt = 1
-    if sampling.temperature > 0:
-        processors, answers_per_prompt = [SampledTokenProcessor(sampling, numbers.to(model.device))], sampling.n
+    answers_per_prompt = sampling.n if sampling.temperature else 1
+    processor = ChosenTokenProcessor(sampling, numbers.to(model.device))
     if past_key_values is not None:
         past_key_values.batch_repeat_interleave(answers_per_prompt)
+    repeated_inputs = {name: tensor.repeat_interleave(answers_per_prompt, 0) for name, tensor in inputs.items()}
+    if "logits_to_keep" in inspect.signature(model.forward).parameters:  # transformers' 1 is a view, multiplied row by row
+        repeated_inputs["logits_to_keep"] = torch.tensor([-1], device=model.device)
     sequences = model.generate(
-        **{name: tensor.repeat_interleave(answers_per_prompt, 0) for name, tensor in inputs.items()},
+        **repeated_inputs,
         past_key_values=past_key_values,
         max_new_tokens=sampling.max_new_tokens,
         do_sample=False,
         num_beams=1,
         repetition_penalty=1.0,
         pad_token_id=get_pad_id(tokenizer),
-        logits_processor=LogitsProcessorList(processors),
+        logits_processor=LogitsProcessorList([processor]),
     )
-    answers = tokenizer.batch_decode(sequences[:, prompt_length:], skip_special_tokens=True)
-    if not processors:
+    tokens = sequences[:, prompt_length:]
+    stop_ids = list_stop_ids(model.generation_config, tokenizer)
+    confidences = measure_confidences(torch.stack(processor.log_probs, 1), tokens, stop_ids).tolist()
+    answers = list(map(ScoredAnswer, tokenizer.batch_decode(tokens, skip_special_tokens=True), confidences))
+    if not sampling.temperature:
         return [[answer] * sampling.n for answer in answers]
     return [answers[start : start + answers_per_prompt] for start in range(0, len(answers), answers_per_prompt)]

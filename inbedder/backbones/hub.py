@@ -52,6 +52,8 @@ class Settings:
     """The pooling of the training; None leaves it to the model's family."""
     max_new_tokens: int | None = None
     """Maximum answer length in tokens."""
+    min_confidence: float | None = None
+    """Minimum confidence of an answer that is shown; None shows every answer."""
     subtract_instruction: bool | None = None
     """Whether v("", instruction) is subtracted from each vector."""
     base_encoder: str | None = None
@@ -129,6 +131,7 @@ _SETTING_TYPES: dict[str, type] = {
     "pooling": str,
     "backbone": str,
     "max_new_tokens": int,
+    "min_confidence": float,
     "subtract_instruction": bool,
     "base_encoder": str,
     "beside": str,
@@ -146,12 +149,19 @@ def read_settings(name: str, revision: str | None) -> Settings:
     table = read_json_object(path)
     values: dict[str, Any] = {key: table[key] for key in _SETTING_TYPES if table.get(key) is not None}
     for key, value in values.items():
-        kind = _SETTING_TYPES[key]
-        numbers: list[Any] = value if isinstance(value, list) else [value] if kind is int else []
-        if type(value) is not kind or any(type(number) is not int or number < 1 for number in numbers):
+        if not _is_valid(value, kind := _SETTING_TYPES[key]):
             names = {str: "a string", int: "a whole number, at least 1", bool: "true or false", list: "a list of whole numbers"}
+            names[float] = "a number from 0 to 1"
             raise ModelError(f"{key} in {path} is {value!r}; it must be {names[kind]}. Correct or remove it.")
     return Settings(**values)
+
+
+def _is_valid(value: Any, kind: type) -> bool:
+    """Whether a setting has its type; whole numbers are at least 1, other numbers from 0 to 1."""
+    if kind is float:
+        return type(value) in (int, float) and 0 <= value <= 1
+    numbers: list[Any] = value if isinstance(value, list) else [value] if kind is int else []
+    return type(value) is kind and all(type(number) is int and number >= 1 for number in numbers)
 
 
 def make_load_error(name: str, error: Exception) -> ModelError:

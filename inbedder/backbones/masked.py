@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from inbedder.backbones.confidence import ScoredAnswer, measure_confidences
 from inbedder.backbones.padding_check import is_padding_safe, split_by_length, split_by_prompt
 from inbedder.backbones.sampling import sample_tokens, sample_uniform_numbers
 from inbedder.backbones.transformer import (
@@ -33,7 +35,7 @@ from inbedder.options import Sampling
 from inbedder.pooling import list_poolings, masked_mean
 from inbedder.prompting.batching import pad
 from inbedder.prompting.tokenization import PromptTokens
-from inbedder.prompting.words import SPACELESS
+from inbedder.prompting.words import SPACELESS, find_scripts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -112,7 +114,7 @@ class MaskedBackbone:
     without_template = False
     poolings: tuple[str, ...] = list_poolings("masked")
     constrained_decoding = True
-    """Whether an answer has no special token, made-up word or repeated word (see ``answer``)."""
+    """Whether an answer has no special token, made-up word, repeated word or foreign script (see ``answer``)."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
         """Wrap a loaded model; ``mask_length``, at least 1, is the number of masks after a prompt."""
@@ -140,9 +142,7 @@ class MaskedBackbone:
         WordPiece marks tokens that continue a word, SentencePiece those that begin one; there, tokens in scripts without spaces
         begin words. In other vocabularies there are no pieces or letters here, and each token is its own stem.
         """
-        size = int(self.model.get_output_embeddings().weight.shape[0])
-        tokens = {number: token for token, number in self.tokenizer.get_vocab().items()}
-        names, pieces = _split_marks([tokens.get(number, "") for number in range(size)], self.tokenizer)
+        names, pieces = self._split_vocabulary()
         stems: dict[str, int] = {}
         return (
             torch.tensor(pieces),
@@ -154,6 +154,24 @@ class MaskedBackbone:
                 ]
             ),
         )
+
+    @cached_property
+    def _scripts(self) -> tuple[Tensor, list[frozenset[str]]]:
+        """For each token of the head the number of its set of scripts, and the sets; special tokens have no script."""
+        names, _ = self._split_vocabulary()
+        special_ids = set(self.tokenizer.all_special_ids)
+        sets: dict[frozenset[str], int] = {}
+        numbers = [
+            sets.setdefault(frozenset() if token_id in special_ids else find_scripts(name), len(sets))
+            for token_id, name in enumerate(names)
+        ]
+        return torch.tensor(numbers), list(sets)
+
+    def _split_vocabulary(self) -> tuple[list[str], list[bool]]:
+        """Split the head's tokens as ``_split_marks`` does."""
+        size = int(self.model.get_output_embeddings().weight.shape[0])
+        tokens = {number: token for token, number in self.tokenizer.get_vocab().items()}
+        return _split_marks([tokens.get(number, "") for number in range(size)], self.tokenizer)
 
     @cached_property
     def _last_mixing(self) -> nn.Module:
@@ -208,23 +226,45 @@ class MaskedBackbone:
 
     @split_by_prompt
     @torch.inference_mode()
-    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
+    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[ScoredAnswer]]:
         """Score the masks of one batch in one pass, then fill them from first to last; see ``Backbone.answer``.
 
         The masks do not see each other's words, so an answer does not repeat a word or its stem. To avoid made-up words, a word
         piece is used only after the token that precedes it in the prompt, and a single letter only if the prompt has it. The end
-        token is the only special token in an answer; it is never the first, and nothing follows it.
+        token is the only special token in an answer; it is never the first, and nothing follows it. Letters are of the scripts
+        of text and question, if the vocabulary spells its tokens in letters.
 
         Without ``constrained_decoding`` each mask is filled on its own, with any token, as in the authors' code (the argmax at a
         temperature of 0); special tokens are left out of the text.
+
+        An answer's confidence is measured on the logits before any of this, over its masks up to the end token.
         """
         logits, ids = self._score_masks(prompts)
+        normalizers = logits.logsumexp(-1, keepdim=True)
         numbers = sample_uniform_numbers(prompts, sampling, self.mask_length).to(logits.device)
         if self.constrained_decoding:
+            logits.masked_fill_(self._find_foreign_tokens(prompts).to(logits.device).unsqueeze(1), float("-inf"))
             sampled_ids = self._fill_masks(logits, ids, sampling, numbers)
         else:
             sampled_ids = self._fill_masks_independently(logits, sampling, numbers)
-        return [self.tokenizer.batch_decode(ids.tolist(), skip_special_tokens=True) for ids in sampled_ids]
+        log_probs = (logits.gather(-1, sampled_ids.transpose(1, 2)) - normalizers).transpose(1, 2)
+        stop_ids = [self.end] if self.constrained_decoding and self.end is not None else []
+        confidences = measure_confidences(log_probs, sampled_ids, stop_ids).tolist()
+        texts = [self.tokenizer.batch_decode(ids.tolist(), skip_special_tokens=True) for ids in sampled_ids]
+        return [list(map(ScoredAnswer, *row)) for row in zip(texts, confidences, strict=True)]
+
+    def _find_foreign_tokens(self, prompts: Sequence[PromptTokens]) -> Tensor:
+        """Find the tokens with a script that neither text nor question has, bool, shape (batch, vocabulary).
+
+        If neither has a letter, no token is foreign.
+        """
+        set_of, sets = self._scripts
+        foreign_sets = []
+        for prompt in prompts:
+            ids = np.concatenate([prompt.ids[slice(*span)] for span in (prompt.text, prompt.instruction)]).astype(np.int64)
+            scripts = frozenset[str]().union(*(sets[number] for number in set_of[ids].unique().tolist()))
+            foreign_sets.append([bool(scripts) and not token_scripts <= scripts for token_scripts in sets])
+        return torch.tensor(foreign_sets)[:, set_of]
 
     def _score_masks(self, prompts: Sequence[PromptTokens]) -> tuple[Tensor, Tensor]:
         """Score the masks of one batch: float32 logits (batch, masks, vocabulary), and the prompts' ids (batch, length)."""

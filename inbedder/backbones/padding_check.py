@@ -122,7 +122,8 @@ def check_reading(backbone: Backbone, name: str) -> None:
     if backbone.answers:
         try:
             answers, first_answers = backbone.answer(prompts, Sampling()), backbone.answer(prompts[:1], Sampling())
-            backbone.reads_padding |= backbone.compute_dtype == "float32" and answers[0] != first_answers[0]
+            has_changed = answers[0][0].text != first_answers[0][0].text
+            backbone.reads_padding |= backbone.compute_dtype == "float32" and has_changed
         except Exception as error:
             _describe_failure(error)
             backbone.answers = False

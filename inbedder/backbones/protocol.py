@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from inbedder.arguments import check_integer
+from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
@@ -98,7 +99,7 @@ class Backbone(Protocol):
         """
         ...
 
-    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
+    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[ScoredAnswer]]:
         """Answer one batch of prompts.
 
         Args:
@@ -107,7 +108,7 @@ class Backbone(Protocol):
                 prompt's own tokens, not on the batch.
 
         Returns:
-            ``sampling.n`` answers per prompt.
+            ``sampling.n`` answers per prompt, each with its confidence.
 
         Raises:
             ModelError: If the model has no answer head.

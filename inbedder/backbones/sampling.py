@@ -76,15 +76,19 @@ def choose_tokens(scores: Tensor, sampling: Sampling, numbers: Iterator[Tensor])
     return sample_tokens(scores.float(), sampling, next(numbers)) if sampling.temperature else scores.argmax(-1)
 
 
-class SampledTokenProcessor(LogitsProcessor):  # type: ignore[misc]
-    """A logits processor that leaves only the sampled token of each row, so that greedy decoding takes it."""
+class ChosenTokenProcessor(LogitsProcessor):  # type: ignore[misc]
+    """A logits processor that chooses each row's token, records its probability and leaves it to greedy decoding."""
 
     def __init__(self, sampling: Sampling, numbers: Tensor) -> None:
         """Store temperature, top_p and the numbers of ``sample_uniform_numbers``, on the model's device."""
         self.sampling = sampling
         self.columns = iter(numbers.T)
+        self.log_probs: list[Tensor] = []
+        """Logarithm of the probability of each row's token at a temperature of 1, float32, shape (rows,), one per step."""
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Rule out all but the sampled token of each row: 0 there and -inf elsewhere, shape (rows, vocabulary)."""
-        token = sample_tokens(scores.float(), self.sampling, next(self.columns))
-        return torch.full_like(scores, float("-inf")).scatter(1, token.unsqueeze(1), 0.0)
+        """Rule out all but the chosen token of each row: 0 there and -inf elsewhere, shape (rows, vocabulary)."""
+        token = choose_tokens(scores, self.sampling, self.columns).unsqueeze(1)
+        logits = scores.float()
+        self.log_probs.append(logits.gather(1, token).squeeze(1) - logits.logsumexp(1))
+        return torch.full_like(scores, float("-inf")).scatter(1, token, 0.0)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from inbedder.backbones.causal import generate_answers
+from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.padding_check import split_by_length, split_by_prompt
 from inbedder.backbones.sampling import choose_tokens, iterate_numbers, sample_uniform_numbers
@@ -122,7 +123,7 @@ class Seq2SeqBackbone:
 
     @split_by_prompt
     @torch.inference_mode()
-    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
+    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[ScoredAnswer]]:
         """Answer one batch; see ``Backbone.answer``."""
         numbers = sample_uniform_numbers(prompts, sampling, sampling.max_new_tokens)
         return generate_answers(self.model, self.tokenizer, self._make_inputs(prompts), sampling, numbers, prompt_length=1)

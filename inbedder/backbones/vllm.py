@@ -31,6 +31,7 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from inbedder.backbones.adapters import read_config
+from inbedder.backbones.confidence import ScoredAnswer, measure_confidences
 from inbedder.backbones.protocol import Model
 from inbedder.backbones.sampling import make_prompt_seed
 from inbedder.backbones.transformer import check_layer, get_pad_id, list_special_ids, list_stop_ids
@@ -200,11 +201,18 @@ class VllmBackbone:
             pooled.append(masked_mean(row_states[None], mask_positions(pooling, prompt, generated)))
         return torch.cat(pooled)
 
-    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
+    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[ScoredAnswer]]:
         """Answer one batch; see ``Backbone.answer``."""
-        generated = self._generate([prompt.ids.tolist() for prompt in prompts], sampling)
-        answers = [self.tokenizer.batch_decode(answer_ids, skip_special_tokens=True) for answer_ids in generated]
-        return answers if sampling.temperature else [answer_ids * sampling.n for answer_ids in answers]
+        rows: list[list[int]] = [prompt.ids.tolist() for prompt in prompts]
+        answers = [list(map(self._score, completions)) for completions in self._generate_completions(rows, sampling, logprobs=0)]
+        return answers if sampling.temperature else [row_answers * sampling.n for row_answers in answers]
+
+    def _score(self, completion: Any) -> ScoredAnswer:
+        """Decode a completion and measure its confidence; vLLM's log-probabilities are those before temperature and top_p."""
+        ids = list(completion.token_ids)
+        log_probs = [entries[token].logprob for entries, token in zip(completion.logprobs, ids, strict=True)]
+        confidence = measure_confidences(torch.tensor(log_probs), torch.tensor(ids), self.stops)
+        return ScoredAnswer(self.tokenizer.decode(ids, skip_special_tokens=True), confidence.item())
 
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
         """Return m empty lists: the answer head stays in the engine."""
@@ -226,11 +234,18 @@ class VllmBackbone:
 
     def _generate(self, rows: Sequence[list[int]], sampling: Sampling) -> list[list[list[int]]]:
         """Generate each row's answers, ``sampling.n`` sampled ones or the greedy one; return their tokens with the end token."""
+        return [[list(answer.token_ids) for answer in completions] for completions in self._generate_completions(rows, sampling)]
+
+    def _generate_completions(
+        self, rows: Sequence[list[int]], sampling: Sampling, logprobs: int | None = None
+    ) -> list[list[Any]]:
+        """Generate each row's answers; return vLLM's completions, with 0 ``logprobs`` those of their own tokens only."""
         is_sampled = sampling.temperature > 0
         sampling_kwargs: dict[str, Any] = {
             "max_tokens": sampling.max_new_tokens,
             "stop_token_ids": self.stops,
             "detokenize": False,
+            "logprobs": logprobs,
         }
         sampling_kwargs |= (
             {"n": sampling.n, "temperature": sampling.temperature, "top_p": sampling.top_p}
@@ -248,7 +263,7 @@ class VllmBackbone:
             ]
             with _explain_errors("could not answer this batch"):
                 outputs = engine.generate(prompts, sampling_params, use_tqdm=False, lora_request=self._make_lora_request())
-        return [[list(answer.token_ids) for answer in output.outputs] for output in outputs]
+        return [list(output.outputs) for output in outputs]
 
     def _make_lora_request(self) -> Any:
         if self.adapter is None:

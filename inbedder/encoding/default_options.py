@@ -55,6 +55,7 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         mask_length=_choose_first(options.mask_length, settings.mask_length, backbone.mask_length)
         if backbone.mask_length
         else None,
+        min_confidence=_choose_first(options.min_confidence, settings.min_confidence, 0.0),
         reencoding=(options.reencoding or Reencoding()) if pooling == "re-enc" else None,
         subtract_instruction=_choose_first(options.subtract_instruction, settings.subtract_instruction, False),
         beside=beside,

@@ -23,6 +23,7 @@ from tqdm.auto import tqdm
 
 from inbedder.arguments import check_integer
 from inbedder.backbones.causal import CausalBackbone
+from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.backbones.kv_cache import KVCache
 from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.shared_prefix import embed_shared, explain_not_shared
@@ -42,6 +43,8 @@ MIN_PROGRESS_TEXTS = 256
 """Minimum number of texts for a progress bar in a terminal."""
 PROMPTS_PER_WINDOW = 16384
 """Number of prompts that are tokenized and sorted by length together."""
+SCORED_ANSWERS = "answers and confidences"
+"""Name of cached answers; the threshold of confidence is applied to them later, so that it may change."""
 PACKAGE_FOLDER = Path(__file__).parents[1]
 Unit = tuple[str, tuple[str, ...]]
 """A text and its instructions."""
@@ -289,20 +292,23 @@ class PromptRunner:
 
     def answer(
         self, texts: Sequence[str], instructions: Sequence[str], sampling: Sampling, run_options: RunOptions
-    ) -> list[list[str]]:
-        """Answer each text's instruction: n lists of ``sampling.n`` answers."""
+    ) -> list[list[ScoredAnswer]]:
+        """Answer each text's instruction: n lists of ``sampling.n`` answers with their confidences."""
 
-        def answer_batch(batch: Sequence[Sequence[PromptTokens]]) -> list[list[list[str]]]:
+        def answer_batch(batch: Sequence[Sequence[PromptTokens]]) -> list[list[list[ScoredAnswer]]]:
             return [[answers] for answers in self.backbone.answer([prompt for (prompt,) in batch], sampling)]
 
-        space = self._get_space("answers", lambda texts: json.dumps(texts).encode(), json.loads, sampling=sampling)
+        def unpack(data: bytes) -> list[ScoredAnswer]:
+            return [ScoredAnswer(*pair) for pair in json.loads(data)]
+
+        space = self._get_space(SCORED_ANSWERS, lambda pairs: json.dumps(pairs).encode(), unpack, sampling=sampling)
         questions, budget = [(instruction,) for instruction in instructions], self.max_batch_tokens
-        answers: list[list[str]] = [[] for _ in texts]
+        answers: list[list[ScoredAnswer]] = [[] for _ in texts]
         options: dict[str, Any] = {"max_tokens": budget, "space": space, "side_by_side": self._runs_side_by_side}
         results = run_prompts(self.tokenizer, texts, questions, answer_batch, run_options, verb="Answering", **options)
         for rows, (row_answers,) in results:
             for row in rows:
-                answers[row] = [answer.strip() for answer in row_answers]
+                answers[row] = [answer._replace(text=answer.text.strip()) for answer in row_answers]
         return answers
 
     def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:

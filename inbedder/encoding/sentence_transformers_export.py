@@ -257,6 +257,7 @@ def _write_model(parts: Parts, tokenizer: PreTrainedTokenizerBase, folder: Path)
         "language_directions": parts.settings.language_directions,
         "question_adapter": parts.settings.question_adapter,
         "max_new_tokens": parts.options.encoding.max_new_tokens,
+        "min_confidence": parts.options.encoding.min_confidence or None,
         "normalize": parts.options.encoding.normalize or None,
         "base_encoder": parts.settings.base_encoder,
         "matryoshka_dims": parts.settings.matryoshka_dims,

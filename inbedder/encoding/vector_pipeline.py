@@ -100,7 +100,8 @@ def embed_answers(
     check_encoder(encoding.reencoding.encoder, store=parts.store, device=device)
     check_answers(parts.backbone, parts.options.model.model)
     answers = parts.runner.answer(texts, instructions, sampling, run_options)
-    vectors = reencode(answers, encoding.reencoding.encoder, store=parts.store, device=device)
+    texts_of_answers = [[answer.text for answer in row] for row in answers]  # no vector depends on min_confidence
+    vectors = reencode(texts_of_answers, encoding.reencoding.encoder, store=parts.store, device=device)
     reencoded: ReencodedVectors = vectors.with_values(vector_format.apply(vectors))
     return reencoded
 

@@ -15,6 +15,7 @@ from inbedder.grouping.explain import find_central_texts, find_keywords
 from inbedder.grouping.loose_groups import is_mixed
 from inbedder.grouping.naming import collect_contents, name_groups
 from inbedder.grouping.provenance import NO_INSTRUCTION
+from inbedder.prompting.words import is_none
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -86,13 +87,19 @@ def collect_characteristics(rows: GroupedRows, *, answered: bool) -> tuple[list[
 
     Args:
         rows: The texts in their groups.
-        answered: Whether keywords come from the answers; otherwise they come from the texts.
+        answered: Whether keywords come from the answers; otherwise, and in a group without any answer, they come from the texts.
+            The answer "none" counts as no answer.
 
     Returns:
         Contents of the k groups with their keywords, and the central texts of each.
     """
-    texts, vectors, labels, answers = rows
-    words = find_keywords(answers, labels) if answered else find_keywords(texts, labels, weighting="standing-out")
+    texts, vectors, labels, _ = rows
+    answers = ["" if is_none(answer) else answer for answer in rows.answers]
+    answered_groups = {label for label, answer in zip(labels.tolist(), answers, strict=True) if answered and answer.strip()}
+    words = find_keywords(answers, labels) if answered_groups else [[] for _ in range(int(labels.max()) + 1)]
+    if len(answered_groups) < len(words):
+        text_words = find_keywords(texts, labels, weighting="standing-out")
+        words = [words[group] if group in answered_groups else text_words[group] for group in range(len(words))]
     examples = [[texts[i] for i in central_rows] for central_rows in find_central_texts(texts, vectors, labels)]
     return collect_contents(texts, answers, vectors, labels, words), examples
 

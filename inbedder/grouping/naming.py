@@ -1,4 +1,4 @@
-"""Names of groups: no name is empty or occurs twice."""
+"""Names of groups: no name is empty or "none", or occurs twice."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from inbedder.errors import InputError, format_value
 from inbedder.grouping.namers import KEYWORDS_PER_NAME, NAMERS, WORD, GroupContents, Namer
 from inbedder.grouping.titles import TitleWriter
+from inbedder.prompting.words import is_none
 from inbedder.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def collect_contents(
 
 
 def name_groups(namer: Namer, groups: Sequence[GroupContents]) -> list[str]:
-    """Name groups; replace empty names and make equal names distinct.
+    """Name groups; replace empty names and "none", and make equal names distinct.
 
     Args:
         namer: The namer.
@@ -98,10 +99,10 @@ def name_groups(namer: Namer, groups: Sequence[GroupContents]) -> list[str]:
         raise InputError(
             f"The namer must return a list of {len(groups)} names, one string per group, not {format_value(raw_names)}."
         )
-    names = [
-        " ".join(name.split()) or ", ".join(group.keywords[:KEYWORDS_PER_NAME]) or f"group {number}"
-        for number, (name, group) in enumerate(zip(raw_names, groups, strict=True), 1)
-    ]
+    names = []
+    for number, (name, group) in enumerate(zip(raw_names, groups, strict=True), 1):
+        candidates = (" ".join(name.split()), ", ".join(group.keywords[:KEYWORDS_PER_NAME]), f"group {number}")
+        names.append(next(candidate for candidate in candidates if candidate and not is_none(candidate)))
     return deduplicate_names(names, [group.keywords for group in groups])
 
 

@@ -92,7 +92,7 @@ def suggest_questions(
 
 def _measure(result: ClusterResult, general_vectors: Any, seed: int) -> Suggestion:
     """Measure one question by itself."""
-    counts = np.array(list(Counter(answer.casefold() for answer in result.answers).values()))
+    counts = np.array(list(Counter(answer.casefold() for answer in result.answers if answer).values()))
     shares = counts / counts.sum()
     distinct_answers = exp(-float((shares * np.log(shares)).sum()))
     stability = float(np.average(result.stability or [0.0], weights=result.sizes)) if len(result.sizes) > 1 else 0.0

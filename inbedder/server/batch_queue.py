@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
+from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.backbones.forks import call_after_fork
 from inbedder.backbones.protocol import Backbone
 from inbedder.options import Sampling
@@ -254,7 +255,7 @@ class QueuedBackbone:
         pooled: Tensor = self._queue.submit(self._backbone, "embed", (pooling, layer, sampling, tuple(filter_ids)), prompts)
         return pooled
 
-    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
+    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[ScoredAnswer]]:
         """Answer prompts in a pass that other requests may share."""
-        answers: list[list[str]] = self._queue.submit(self._backbone, "answer", (sampling,), prompts)
+        answers: list[list[ScoredAnswer]] = self._queue.submit(self._backbone, "answer", (sampling,), prompts)
         return answers

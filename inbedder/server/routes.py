@@ -200,6 +200,7 @@ def _answer_texts(model: ServedModel, fields: AnswersRequest) -> bytes:
     embedder, tokens = model.prepare_prompts(texts, fields.instruction)
     sampling: dict[str, Any] = {"n": fields.n, "temperature": fields.temperature, "top_p": fields.top_p, "seed": fields.seed}
     options = {"batch_size": model.settings.batch_size, "show_progress_bar": False, **sampling}
+    options["min_confidence"] = fields.min_confidence
     answers = embedder.answer(texts, fields.instruction, **options)
     lists = answers if fields.n > 1 else [[answer] for answer in answers]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}

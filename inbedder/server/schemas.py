@@ -96,6 +96,9 @@ class AnswersRequest(BaseModel):
     temperature: float = Field(default=0.0, ge=0, le=10, description="0 decodes greedily.")
     top_p: float = Field(default=1.0, gt=0, le=1)
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
+    min_confidence: float | None = Field(
+        default=None, ge=0, le=1, description='Less certain answers are ""; default: the model\'s setting.'
+    )
 
 
 class ClustersRequest(BaseModel):

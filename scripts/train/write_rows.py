@@ -10,7 +10,7 @@ Each text is asked ``KINDS_PER_TEXT`` of the questions in ``finetune/questions/o
 3. is "none", or becomes likely by the text: its first token is ``MIN_LIFT`` times as likely as for an empty text, and
 4. shares no word with the answer to another question about the text, unless it is the topic.
 
-Rows are appended after each batch, and a rerun continues after the last text of the file. Look at 200 rows before training on them.
+Rows are appended after each batch, and a rerun continues after the last text of the file. Look at 200 rows before training.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Answer:
 
     def is_likely(self) -> bool:
         """Return whether rules 1 to 3 keep the answer."""
-        likely = self.probability >= MIN_PROBABILITY and self.agreement >= MIN_AGREEMENT
-        return bool(self.text) and likely and (self.text == NO_ANSWER or self.lift >= MIN_LIFT)
+        is_probable = self.probability >= MIN_PROBABILITY and self.agreement >= MIN_AGREEMENT
+        return bool(self.text) and is_probable and (self.text == NO_ANSWER or self.lift >= MIN_LIFT)
 
 
 class Teacher:

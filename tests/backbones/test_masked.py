@@ -1,17 +1,18 @@
 import itertools
+from copy import copy
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, processors
-from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerFast
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from inbedder import InBedder
 from inbedder.backbones.masked import _split_marks, with_float32_head
 from inbedder.errors import InputError, ModelError
 from inbedder.options import Sampling
-from tests.conftest import INSTRUCTIONS, MASKED, TEXTS, assert_close, wordpiece_tokenizer
+from tests.conftest import INSTRUCTIONS, MASKED, SMALL_SIZES, TEXTS, assert_close, wordpiece_tokenizer
 
 QUESTIONS = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
 
@@ -164,6 +165,63 @@ def test_a_letter_is_said_only_where_the_prompt_has_it(make_model):
 def test_words_of_one_stem_are_one_word(make_model):
     head = FixedLogits(make_model, [{"delivery": 3}, {"delive": 3, "works": 2}, {"work": 3, "lamp": 2}])
     assert head.answer() == ["delivery", "works", "lamp"]
+
+
+WORDS = ["cats", "love", "why", "кот", "собака", "猫", "ねこ", "ネコ", "แมว", "catкот", "12", "!", "№"]
+"""Words in five scripts, one in two, and three tokens without a letter."""
+
+
+@pytest.fixture
+def multilingual(tmp_path):
+    """A random masked LM whose vocabulary has words in several scripts."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    backend = Tokenizer(models.WordPiece({word: number for number, word in enumerate(specials + WORDS)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), specials, strict=True))
+    PreTrainedTokenizerFast(tokenizer_object=backend, **names).save_pretrained(tmp_path)
+    torch.manual_seed(7)
+    config = BertConfig(**SMALL_SIZES, vocab_size=len(specials) + len(WORDS) + 2)
+    BertForMaskedLM(config).save_pretrained(tmp_path)
+    return InBedder(tmp_path, mask_length=2, template="кот {input} {instruction}")
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "foreign"),
+    [
+        ("cats", "why", ["кот", "собака", "猫", "ねこ", "ネコ", "แมว", "catкот"]),
+        ("собака", "why", ["猫", "ねこ", "ネコ", "แมว"]),
+        ("猫", "猫 ねこ !", ["cats", "love", "why", "кот", "собака", "แมว", "catкот"]),
+        ("12 !", "why", ["кот", "собака", "猫", "ねこ", "ネコ", "แมว", "catкот"]),
+        ("12 !", "12", []),
+    ],
+)
+def test_answers_are_in_a_script_of_text_or_question(multilingual, text, question, foreign, monkeypatch):
+    backbone = multilingual.backbone
+    prompts = multilingual.tokenizer([text, "cats"], [question, "why"])
+    is_foreign = backbone._find_foreign_tokens(prompts)
+    assert is_foreign.shape == (2, len(WORDS) + 7)
+    assert backbone.tokenizer.convert_ids_to_tokens(is_foreign[0].nonzero().flatten().tolist()) == foreign
+    allowed = [word for word in WORDS if word not in foreign]
+    for word in WORDS:
+        ids = torch.from_numpy(np.stack([prompts[0].ids])).long()
+        logits = torch.zeros(1, 2, len(WORDS) + 7)
+        logits[..., backbone.tokenizer.convert_tokens_to_ids([word, allowed[0]])] = torch.tensor([9.0, 5.0])
+        monkeypatch.setattr(backbone, "_score_masks", lambda _prompts, logits=logits, ids=ids: (logits.clone(), ids))
+        ((answer,),) = backbone.answer(prompts[:1], Sampling())
+        assert answer.text.split()[0] == (word if word in allowed else allowed[0])
+        plain = copy(backbone)
+        plain.constrained_decoding = False
+        assert plain.answer(prompts[:1], Sampling())[0][0].text.split()[0] == word
+
+
+def test_the_end_token_has_no_script(multilingual, monkeypatch):
+    backbone, prompts = multilingual.backbone, multilingual.tokenizer(["猫"], ["ねこ"])
+    logits = torch.zeros(1, 2, len(WORDS) + 7)
+    logits[0, 0, backbone.tokenizer.convert_tokens_to_ids("猫")] = logits[0, 1, backbone.end] = 9.0
+    ids = torch.from_numpy(prompts[0].ids).long()[None]
+    monkeypatch.setattr(backbone, "_score_masks", lambda _prompts: (logits, ids))
+    assert backbone.answer(prompts, Sampling())[0][0].text == "猫"
 
 
 def test_one_pass_a_batch_and_no_head(make_model):

@@ -120,7 +120,9 @@ def test_answers_continue_the_bases_text(make_model, make_adapter):
     assert any(answers)
     sampling = Sampling(4, 3, 1.0, 0.9, 1)
     prompts = model.tokenizer(TEXTS, QUESTIONS)
-    assert model.backbone.answer(prompts, sampling)[2:3] == model.backbone.answer(prompts[2:3], sampling)
+    batch, single = model.backbone.answer(prompts, sampling)[2], model.backbone.answer(prompts[2:3], sampling)[0]
+    assert [answer.text for answer in batch] == [answer.text for answer in single]
+    assert [answer.confidence for answer in batch] == pytest.approx([answer.confidence for answer in single], rel=1e-4)
 
 
 def test_only_adapted_weights_are_held_twice(make_adapter):

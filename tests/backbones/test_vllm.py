@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -74,7 +75,14 @@ class TestEngine:
         assert any(len(set(row)) > 1 for row in sampled_answers[0])
         prompts, sampling = pair[1].tokenizer(TEXTS, QUESTIONS), Sampling(4, 3, 1.0, 0.9, 1)
         batch, single = (pair[1].backbone.answer(answers, sampling) for answers in (prompts, prompts[2:3]))
-        assert batch[2:3] == single
+        assert [answer.text for answer in batch[2]] == [answer.text for answer in single[0]]
+        assert [answer.confidence for answer in batch[2]] == pytest.approx([answer.confidence for answer in single[0]], rel=1e-3)
+
+    def test_confidences_are_those_of_transformers(self, pair):
+        ours, engine_answers = (
+            [row[0].confidence for row in model.backbone.answer(model.tokenizer(TEXTS, QUESTIONS), Sampling(4))] for model in pair
+        )
+        assert engine_answers == pytest.approx(ours, rel=1e-3)
 
     def test_sampled_answers_are_re_encoded(self, pair):
         ours, engine_model = (
@@ -220,6 +228,13 @@ def test_room_for_an_adapter_is_the_next_rank(tmp_path):
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "lora_alpha": 8, "r": 1024}')
     with pytest.raises(ModelError, match="has rank 1024; vLLM takes at most 512"):
         backend._choose_rank(tmp_path)
+
+
+def test_the_confidence_of_a_completion_is_that_of_its_tokens(installed, make_model):
+    backbone = InBedder(make_model("opt"), backbone="vllm").backbone
+    entries = [{7: SimpleNamespace(logprob=-1.0)}, {backbone.stops[0]: SimpleNamespace(logprob=-3.0)}]
+    answer = backbone._score(SimpleNamespace(token_ids=[7, backbone.stops[0]], logprobs=entries))
+    assert answer == (backbone.tokenizer.decode([7]), pytest.approx(np.exp(-2)))
 
 
 def test_an_engine_refuses_soft_tokens():

@@ -10,6 +10,7 @@ import torch
 from inbedder import InBedder
 from inbedder.encoding import prompt_runner
 from inbedder.errors import InputError, TextCutWarning
+from inbedder.options import Reencoding
 from tests.conftest import INSTRUCTIONS, TEXTS
 
 CHANGES = [
@@ -92,6 +93,31 @@ def test_other_sampling_finds_no_cached_answers(make_model, tmp_path, counted, s
     assert counts == [1]
     model.answer(["a"], "What?", **sampling, seed=1)
     assert len(counts) == (2 if "temperature" in sampling else 1)
+
+
+@pytest.mark.parametrize("kind", ["opt", "bert", "t5"])
+def test_cached_answers_serve_every_minimum_confidence(make_model, tmp_path, counted, kind):
+    plain, model = InBedder(make_model(kind)), InBedder(make_model(kind), cache=tmp_path, min_confidence=1.0)
+    assert set(model.answer(TEXTS, "What?")) == {""}
+    counts = counted(model)
+    prompts = model.tokenizer(TEXTS, ["What?"] * len(TEXTS))
+    scored = [row[0] for row in plain.backbone.answer(prompts, plain.options.encoding.sampling)]
+    median = sorted(answer.confidence for answer in scored)[len(TEXTS) // 2] * (1 + 1e-4)
+    for threshold in (0, median, 1.0):
+        expected = plain.answer(TEXTS, "What?", min_confidence=threshold)
+        assert model.answer(TEXTS, "What?", min_confidence=threshold) == expected
+        assert model.replace(min_confidence=threshold).answer(TEXTS, "What?") == expected
+        assert expected == [answer.text.strip() if answer.confidence >= threshold else "" for answer in scored]
+    assert counts == []
+
+
+def test_vectors_are_cached_for_every_minimum_confidence(make_model, tmp_path, counted):
+    for options in ({}, {"pooling": "re-enc", "reencoding": Reencoding(n=1, temperature=0)}):
+        vectors = InBedder(make_model("opt"), cache=tmp_path, **options).encode(TEXTS, "What?")
+        model = InBedder(make_model("opt"), cache=tmp_path, min_confidence=1.0, **options)
+        counts = counted(model)
+        assert (model.encode(TEXTS, "What?") == vectors).all()
+        assert counts == []
 
 
 def test_other_weights_or_another_adapter_scale_find_nothing(make_model, tmp_path, counted):

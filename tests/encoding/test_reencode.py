@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
+from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.encoding import reencode
 from inbedder.encoding.reencode import embed_sentences
 from inbedder.errors import InputError, MissingExtraError, ModelError
@@ -81,7 +82,8 @@ def test_a_seed_reproduces_vectors_and_another_seed_changes_them(model):
 
 
 def test_an_empty_answer_is_embedded_as_such_and_counted(model, monkeypatch, caplog):
-    monkeypatch.setattr(model.backbone, "answer", lambda prompts, sampling: [["", "red shoes", " "]] * len(prompts))
+    answers = [ScoredAnswer(text, 0.5) for text in ("", "red shoes", " ")]
+    monkeypatch.setattr(model.backbone, "answer", lambda prompts, sampling: [answers] * len(prompts))
     vectors = model.encode(["a", "b"], "What?")
     assert np.abs(vectors[0] - embed_sentences(["", "red shoes", ""], BASE_NAME).mean(0)).max() < 1e-6
     assert vectors.answers == [["", "red shoes", ""]] * 2
@@ -127,7 +129,7 @@ def test_answers_of_other_settings_are_not_found(make_model, tmp_path, monkeypat
     assert calls == []
     model.with_pooling("re-enc", reencoding=Reencoding(**change)).encode(["a"], "What?")
     assert len(calls) == 1
-    assert len([space for space in model.store.info() if space["results"] == "answers"]) == 2
+    assert len([space for space in model.store.info() if space["results"] == "answers and confidences"]) == 2
 
 
 def test_another_re_encoder_or_its_new_weights_find_no_cached_vectors(make_model, tmp_path, counted, other_encoder):

@@ -38,6 +38,20 @@ def test_a_frame_keeps_the_index_of_a_column_of_texts(model):
     assert result != cluster(texts.tolist()[::-1], "What?", model=model, k=2)
 
 
+@pytest.mark.parametrize("namer", ["phrases", "words", "central", "model"])
+@pytest.mark.parametrize("silent", ["", "None."])
+def test_a_group_without_answers_is_named_by_its_texts(make_model, monkeypatch, namer, silent):
+    model = InBedder(make_model("opt"))
+    answers = ["refund"] * 20 + [silent] * 15 + [silent, "refund"] * 5
+    monkeypatch.setattr(model, "answer", lambda texts, *_, **__: answers if len(texts) == 45 else ["none"] * len(texts))
+    texts = [f"refund {i}" for i in range(20)] + [f"parcel {i}" for i in range(15)] + [f"box {i}" for i in range(10)]
+    result = cluster(texts, "Why?", model, k=3, namer=namer, embeddings=np.pad(blobs((20, 15, 10)), ((0, 0), (0, 24))))
+    assert result.keywords[0] == result.keywords[2] == ["refund"] and result.keywords[1][0] == "parcel"
+    assert result.names[0] == "refund" and result.names[1].startswith("parcel")
+    assert not {name.casefold() for name in result.names} & {"", "none", "none."}
+    assert result.answers == answers == result.to_frame()["answer"].tolist()
+
+
 def test_auto_merges_groups_with_equal_answers_and_a_given_k_notes_them(make_model, monkeypatch):
     model = InBedder(make_model("opt"))
     answers = ["positive"] * 20 + ["Positive"] * 15 + ["negative"] * 10

@@ -77,7 +77,7 @@ def test_the_model_writes_titles_of_the_answers_and_another_model_can(model, mak
     assert isinstance(writer, TitleWriter) and writer.model is model
     second_writer = find_namer(f"model:{make_model('gpt2')}", model)
     assert second_writer.model.name == make_model("gpt2")
-    monkeypatch.setattr(type(model), "answer", lambda *_: ["late", "rude"])
+    monkeypatch.setattr(type(model), "answer", lambda *_, **_options: ["late", "rude"])
     assert name_groups(writer, groups_of()) == ["late", "rude"]
 
 
@@ -101,6 +101,15 @@ def test_a_namer_that_does_not_return_one_string_per_group_is_refused(raw_names)
 def test_an_empty_name_becomes_the_keywords_and_without_any_a_number():
     groups = [*groups_of(), group_saying("", "")]
     assert name_groups(lambda _groups: ["", " \n ", ""], groups) == ["delivery, late, slow", "rude, staff, waiter", "group 3"]
+
+
+def test_no_group_is_called_none():
+    groups = [*groups_of(), group_saying("none", words=["none"])]
+    assert name_groups(lambda _groups: ["None.", "none of it", "none"], groups) == [
+        "delivery, late, slow",
+        "none of it",
+        "group 3",
+    ]
 
 
 def test_no_name_occurs_twice_in_any_case():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from inbedder.encoding.guided import GuidedVectors
 from inbedder.errors import InputError
 from inbedder.grouping.explain import measure_agreement
 from inbedder.grouping.loose_groups import LOOSE_ADVICE
@@ -202,6 +203,19 @@ def test_three_questions_make_three_cross_tables_and_one_question_none() -> None
     tables = [table for table in Page(render_report([one, one, one])).attributes_of("table") if table["class"] == "heatmap"]
     assert len(tables) == 3
     assert len(Page(render_report([one])).attributes_of("table")) == 1  # that of the texts
+
+
+def test_the_page_knows_whether_an_empty_answer_is_none() -> None:
+    def is_answered(**changes: Any) -> bool:
+        (view,) = Page(render_report([grouping([0] * 5 + [1] * 5, **changes)])).data["views"]
+        return bool(view["answered"])
+
+    answers = ["Paris"] * 9 + [""]
+    assert is_answered(answers=answers)
+    assert not is_answered(answers=[""] * 10)
+    mapped: Any = np.eye(10, 8, dtype=np.float32).view(GuidedVectors)
+    mapped.sample = np.arange(9)
+    assert not is_answered(answers=answers, embeddings=mapped)
 
 
 def test_answers_are_counted_whatever_their_case() -> None:

@@ -242,6 +242,17 @@ def test_arrow_keys_show_a_dot_with_its_answer_and_its_other_groups(page: Page) 
     assert shown_tab(page) == ["texts"] and len(listed(page)) == 1 and page.locator(".drawer").is_hidden()
 
 
+def test_the_drawer_says_that_a_text_has_no_answer(browse: Callable[..., Page]) -> None:
+    page = browse([grouping([0, 0], answers=["yes", ""])])
+    page.evaluate("document.querySelector('.plane').focus()")
+    answers = []
+    for count in (1, 2):
+        press(page, "Escape", *["ArrowRight"] * count, "Enter")
+        answers += texts_of(page, ".drawer .answer")
+        press(page, "Escape")
+    assert sorted(answers) == ["no answer", "“yes”"]
+
+
 def find_view_box(page: Page) -> list[float]:
     return [float(number) for number in page.evaluate("document.querySelector('.plane svg').getAttribute('viewBox')").split()]
 

@@ -51,6 +51,16 @@ def test_rich_stable_and_different_groups_rank_first(model):
     assert len(ranked[0].result.texts) == 60
 
 
+def test_empty_answers_are_no_answers(model, monkeypatch):
+    answer = model.answer
+    monkeypatch.setattr(model, "answer", lambda texts, question, **_: ["", *answer(texts, question)[1:-1], ""])
+    ranked = {each.instruction: each for each in suggest_questions(TEXTS, ["Thirds?", "One answer?"], model)}
+    assert ranked["Thirds?"].distinct_answers == pytest.approx(3, abs=0.01)
+    assert ranked["One answer?"].distinct_answers == 1
+    monkeypatch.setattr(model, "answer", lambda texts, *_, **__: [""] * len(texts))
+    assert suggest_questions(TEXTS, ["Thirds?"], model)[0].distinct_answers == 1
+
+
 def test_a_sample_is_tried_and_named_instructions_are_the_default(make_model):
     model = InBedder(make_model("bert"))
     ranked = suggest_questions(TEXTS, None, model, sample=25)

@@ -1,7 +1,7 @@
 import pytest
 
 from inbedder.prompting.stopwords import load_stopwords
-from inbedder.prompting.words import find_stopwords, split_spaceless
+from inbedder.prompting.words import find_scripts, find_stopwords, is_none, split_spaceless
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,29 @@ def test_stopwords_are_those_of_the_texts_language(text, stopwords, content_word
 @pytest.mark.parametrize("text", ["the room was cold and not clean", "great coffee", "", "zzz qqq", "positive good", "not happy"])
 def test_english_and_unknown_texts_have_the_english_list(text):
     assert find_stopwords(text.split()) == load_stopwords()
+
+
+@pytest.mark.parametrize(
+    ("text", "scripts"),
+    [
+        ("Die Lieferung kam zu spät: 3 Tage!", {"LATIN"}),
+        ("ﬁne ｆｕｌｌ", {"LATIN"}),
+        ("посылка Delivery", {"CYRILLIC", "LATIN"}),
+        ("サービスはとても", {"KANA"}),
+        ("荷物々", {"CJK"}),
+        ("บริการดี", {"THAI"}),
+        ("ा", {"DEVANAGARI"}),
+        ("12 €, № 5 😀 \u0301\ufe0f", set()),
+        ("", set()),
+    ],
+)
+def test_scripts_are_those_of_the_letters(text, scripts):
+    assert find_scripts(text) == scripts
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [("none", True), (" None. ", True), ("«NONE»", True), ("", False), ("nonea", False), ("no one", False)],
+)
+def test_none_is_a_word_of_its_own(answer, expected):
+    assert is_none(answer) == expected

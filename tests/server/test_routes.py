@@ -183,11 +183,13 @@ def test_answers_are_those_of_the_model(client, tiny, make_client, make_model):
         "/v1/answers", json={"input": TEXTS[0], "instruction": QUESTION, "n": 3, "temperature": 1.0, "seed": 5}
     ).json()
     assert sampled["data"][0]["answers"] == tiny.answer([TEXTS[0]], QUESTION, n=3, temperature=1.0, seed=5)[0]
+    hidden = client.post("/v1/answers", json={"input": TEXTS, "instruction": QUESTION, "min_confidence": 1}).json()
+    assert [row["answers"] for row in hidden["data"]] == [[""]] * len(TEXTS)
     refused = client.post("/v1/answers", json={"input": "a"})
     assert refused.status_code == 422 and "@generic" in refused.text
     encoder = make_client({"encoder": InBedder(make_model("headless-bert"), backbone="embedding")})
     assert encoder.post("/v1/answers", json={"input": "a"}).status_code == 400
-    for invalid in ({"n": 0}, {"n": 17}, {"temperature": -1}, {"top_p": 0}, {"seed": -1}):
+    for invalid in ({"n": 0}, {"n": 17}, {"temperature": -1}, {"top_p": 0}, {"seed": -1}, {"min_confidence": 2}):
         assert client.post("/v1/answers", json={"input": "a", **invalid}).status_code == 422
 
 

@@ -97,8 +97,8 @@ class AnsweringLora(Lora):
     """Tokens that the adapters apply to. "question", for causal LMs and templates with the text first: the base reads the text,
     so that its keys and values serve every adapter; the question's and the answer's tokens read them with the adapters on."""
     base_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Dtype of the frozen weights under the adapters. "bfloat16" halves their memory, and a run in bfloat16 autocast does not cast
-    them in every pass."""
+    """Dtype of the frozen weights under the adapters. "bfloat16" halves their memory, and a run in bfloat16 autocast need not
+    cast them in every pass."""
 
 
 @dataclass(frozen=True)

@@ -204,14 +204,14 @@ def _sample_wordings(rows: list[Row], source: Source, rng: random.Random) -> lis
     """Replace the instructions of rows by wordings of the source's instructions, or of the questions that they name."""
     if not source.question_names and source.wordings == 1:
         return [replace(row, instruction=rng.choice(source.instructions)) for row in rows] if source.instructions else rows
-    asked = []
+    asked_rows = []
     for row in rows:
         wordings: Sequence[str] = source.instructions
         if source.question_names and row.instruction in read_questions():
             wordings = read_questions()[row.instruction].ask
         count = min(source.wordings, len(wordings))
-        asked += [replace(row, instruction=wording) for wording in rng.sample(wordings, count)] if wordings else [row]
-    return asked
+        asked_rows += [replace(row, instruction=wording) for wording in rng.sample(wordings, count)] if wordings else [row]
+    return asked_rows
 
 
 def _make_distractor_adder(

@@ -160,7 +160,8 @@ def collect_page_data(
         parts: The documents whose parts the texts are, or None.
 
     Returns:
-        A dictionary that JSON can hold; "csv" has the rules of ``csv_cells`` for the table that the page saves.
+        A dictionary that JSON can hold; "csv" has the rules of ``csv_cells`` for the table that the page saves, and
+        "answered" tells whether the model answered every text, so that an empty answer is none.
     """
     all_colours = [[group.colour for group in view.groups] for view in views]
     all_colours += [choose_colours(categories) for categories in dimensions.all[len(views) :]]
@@ -182,6 +183,7 @@ def collect_page_data(
                 "question": view.question,
                 "marks": [mark[:4] for mark in view.marks],
                 "markOf": view.mark_of[row_ids].tolist(),
+                "answered": any(result.answers) and getattr(result.embeddings, "sample", None) is None,
                 "answers": [clip(result.answers[row], MAX_ANSWER_CHARACTERS) for row in row_ids],
                 "shares": _list_shares(result, parts, row_ids),
             }

@@ -14,7 +14,8 @@ const describeRow = row => {
     const value = element('dd', '');
     if (i < views.length) value.append(groupLabel(i, kind.categoryOf[row]));
     else value.textContent = categoryName(kind, row) || '–';
-    if (i < views.length && views[i].answers[row]) value.append(element('p', '“' + views[i].answers[row] + '”', 'answer'));
+    const answer = i < views.length && (views[i].answers[row] ? '“' + views[i].answers[row] + '”' : views[i].answered && 'no answer');
+    if (answer) value.append(element('p', answer, 'answer'));
     value.dir = 'auto';
     list.append(element('dt', kind.title), value);
   });
