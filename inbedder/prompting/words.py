@@ -97,7 +97,7 @@ def is_foreign_stopword(word: str) -> bool:
 
 
 def is_none(answer: str) -> bool:
-    """Whether an answer is the word "none", in any case and punctuation."""
+    """Return whether an answer is the word "none", in any case and punctuation."""
     return NONE_ANSWER.fullmatch(answer) is not None
 
 

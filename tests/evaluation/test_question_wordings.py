@@ -1,3 +1,5 @@
+import gzip
+import json
 import re
 from dataclasses import replace
 from functools import cache
@@ -57,6 +59,13 @@ def read_strings(folder):
     return {normalize(string) for path in paths for string in collect_strings(yaml.safe_load(path.read_text(encoding="utf-8")))}
 
 
+@cache
+def read_written_questions():
+    """Collect the normalized questions of the written answers."""
+    with gzip.open(FINETUNE / "written" / "open_answers.jsonl.gz", "rt", encoding="utf-8") as file:
+        return {normalize(json.loads(line)["instruction"]) for line in file}
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_the_sets_of_a_table_are_known(table):
     assert all(find_set(row.kind, row.set) for row in TABLES[table])
@@ -83,6 +92,11 @@ def test_no_recipe_trains_on_a_wording_written_for_a_table(section, name):
 @pytest.mark.parametrize("section,name", KEYS)
 def test_no_training_question_is_a_question_of_a_table(section, name):
     assert not {normalize(wording) for wording in read_wordings(section)[name]} & read_strings("questions")
+
+
+@pytest.mark.parametrize("section,name", KEYS)
+def test_no_written_question_is_a_question_of_a_table(section, name):
+    assert not {normalize(wording) for wording in read_wordings(section)[name]} & read_written_questions()
 
 
 def build_airlines(folder, scores=("clustering", "triplets")):
