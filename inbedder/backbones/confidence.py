@@ -25,7 +25,7 @@ class ScoredAnswer(NamedTuple):
     """Geometric mean of the probabilities of its tokens, 0 to 1."""
 
     def select_text(self, min_confidence: float) -> str:
-        """Return the answer, or "" if the model is less sure of it or says that there is none; at 0 every answer returns."""
+        """Return the answer, or "" if its confidence is lower or the answer is "none"; 0 returns every answer."""
         return "" if min_confidence and (self.confidence < min_confidence or is_none(self.text)) else self.text
 
 
