@@ -291,7 +291,8 @@ class ModelOptions(_CheckedOptions):
     text_memory: str | int | None = _make_option(
         None,
         "Maximum memory for a key-value cache of texts, such as 2G. The next question over the same texts then costs little "
-        "more than reading the question (causal LMs, 1st-gen and soft-gen, templates with the text first).",
+        "more than reading the question (causal LMs, 1st-gen and soft-gen, templates with the text first). small and medium keep "
+        "500M by default.",
         panel="Speed",
         decides_vectors=False,
     )

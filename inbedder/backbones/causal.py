@@ -215,9 +215,11 @@ class CausalBackbone:
 
     @split_by_prompt
     @torch.inference_mode()
-    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[ScoredAnswer]]:
-        """Answer one batch; see ``Backbone.answer``."""
-        inputs, past_key_values = self._start(prompts, "left")
+    def answer(
+        self, prompts: Sequence[PromptTokens], sampling: Sampling, kv_cache: KVCache | None = None
+    ) -> list[list[ScoredAnswer]]:
+        """Answer one batch; see ``Backbone.answer``. With ``kv_cache`` only what follows each cached text is read."""
+        inputs, past_key_values = self._start(prompts, "left", kv_cache)
         inputs.pop("position_ids", None)
         past_length = inputs["attention_mask"].shape[1] - inputs["input_ids"].shape[1]
         inputs["input_ids"] = F.pad(inputs["input_ids"], (past_length, 0), value=self.pad_id)  # generate takes all ids

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from inbedder.prompting.tokenization import PromptTokens
 
 
+DEFAULT_TEXT_MEMORY = 500_000_000
+"""Bytes of the cache of texts of models whose base reads them: a command that embeds and answers reads each text once."""
+
+
 def explain_not_shared(backbone: Backbone, pooling: str, template: PromptTemplate) -> str | None:
     """Explain why prompts of one text cannot share its states under a pooling and template; None when they can."""
     if backbone.reads_padding:
@@ -47,10 +51,26 @@ def explain_not_shared(backbone: Backbone, pooling: str, template: PromptTemplat
     return None
 
 
-def make_kv_cache(backbone: Backbone, pooling: str, template: PromptTemplate, size: str | int) -> KVCache:
-    """Make an empty cache of a size in bytes or such as "2G"; refuse a model, pooling or template that cannot share a text."""
-    limit = parse_size(size)
+def make_kv_cache(backbone: Backbone, pooling: str, template: PromptTemplate, size: str | int | None) -> KVCache | None:
+    """Make an empty cache of texts.
+
+    Args:
+        backbone: The model.
+        pooling: Its pooling.
+        template: Its prompt template.
+        size: Size in bytes or such as "2G"; None takes ``DEFAULT_TEXT_MEMORY`` if the adapter's base reads the texts.
+
+    Returns:
+        The cache, or None if there is none by default.
+
+    Raises:
+        InputError: When the size is not valid, or the model, pooling or template cannot share a text.
+    """
     reason = explain_not_shared(backbone, pooling, template)
+    if size is None:
+        has_reader = isinstance(backbone, CausalBackbone) and backbone.text_model is not None and not reason
+        return KVCache(DEFAULT_TEXT_MEMORY) if has_reader else None
+    limit = parse_size(size)
     if reason or not isinstance(backbone, CausalBackbone):
         raise InputError(f"text_memory is for causal LMs, 1st-gen and soft-gen: {reason or 'this model has its own cache'}.")
     if limit is None:
@@ -66,6 +86,7 @@ def embed_shared(
     layer: int,
     sampling: Sampling,
     token_budget: int = TOKEN_BUDGET,
+    kv_cache: KVCache | None = None,
 ) -> Tensor:
     """Embed one batch of texts under several instructions.
 
@@ -76,6 +97,7 @@ def embed_shared(
         layer: 0 .. L, or negative from the end.
         sampling: ``max_new_tokens`` is the number of soft tokens of soft-gen.
         token_budget: Maximum number of tokens whose keys and values are held at once; it limits the instructions per pass.
+        kv_cache: The cached texts of a model whose base reads them; None caches them for this batch.
 
     Returns:
         float32, shape (texts, instructions, d), equal to separate passes up to rounding.
@@ -88,7 +110,7 @@ def embed_shared(
     group_size = max(1, min(count, token_budget // (len(prompts) * longest)))
     groups = [[row[start : start + group_size] for row in prompts] for start in range(0, count, group_size)]
     if backbone.text_model is not None:
-        kv_cache = KVCache(sys.maxsize)
+        kv_cache = kv_cache or KVCache(sys.maxsize)
         flat_groups = [[prompt for row in group for prompt in row] for group in groups]
         vectors = [backbone.embed(flat, pooling, layer, sampling, (), kv_cache) for flat in flat_groups]
     else:

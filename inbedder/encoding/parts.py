@@ -144,10 +144,8 @@ class Parts:
     @cached_property
     def runner(self) -> PromptRunner:
         """The runner, which reads prompts in batches and through the cache."""
-        encoding, memory_size = self.options.encoding, self.options.model.text_memory
-        kv_cache = None
-        if memory_size is not None:
-            kv_cache = make_kv_cache(self.backbone, str(encoding.pooling), self.template, memory_size)
+        encoding = self.options.encoding
+        kv_cache = make_kv_cache(self.backbone, str(encoding.pooling), self.template, self.options.model.text_memory)
         return PromptRunner(self.backbone, self.tokenizer, encoding, self.store, self._make_spec, kv_cache)
 
     @cached_property

@@ -22,7 +22,6 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from inbedder.arguments import check_integer
-from inbedder.backbones.causal import CausalBackbone
 from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.backbones.kv_cache import KVCache
 from inbedder.backbones.protocol import Backbone
@@ -236,6 +235,11 @@ class PromptRunner:
     def _runs_side_by_side(self) -> bool:
         return self.backbone.runs_side_by_side and self.backbone.model.device.type == "cpu"
 
+    @property
+    def _cached_texts(self) -> dict[str, Any]:
+        """The argument of causal models that cache texts."""
+        return {} if self.kv_cache is None else {"kv_cache": self.kv_cache}
+
     def pool(
         self,
         texts: Sequence[str],
@@ -279,16 +283,12 @@ class PromptRunner:
     def _embed(self, batch: Sequence[Sequence[PromptTokens]], filter_ids: Sequence[int]) -> Any:
         prompts, encoding = [prompt for (prompt,) in batch], self.encoding
         arguments = (prompts, str(encoding.pooling), encoding.layer, encoding.sampling, filter_ids)
-        if self.kv_cache is not None:
-            assert isinstance(self.backbone, CausalBackbone)
-            states = self.backbone.embed(*arguments, self.kv_cache)
-        else:
-            states = self.backbone.embed(*arguments)
-        return states.cpu().numpy()[:, None]
+        return self.backbone.embed(*arguments, **self._cached_texts).cpu().numpy()[:, None]
 
     def _embed_shared(self, batch: Sequence[Sequence[PromptTokens]]) -> Any:
         encoding = self.encoding
-        return embed_shared(self.backbone, batch, str(encoding.pooling), encoding.layer, encoding.sampling).cpu().numpy()
+        arguments = (self.backbone, batch, str(encoding.pooling), encoding.layer, encoding.sampling)
+        return embed_shared(*arguments, kv_cache=self.kv_cache).cpu().numpy()
 
     def answer(
         self, texts: Sequence[str], instructions: Sequence[str], sampling: Sampling, run_options: RunOptions
@@ -296,7 +296,8 @@ class PromptRunner:
         """Answer each text's instruction: n lists of ``sampling.n`` answers with their confidences."""
 
         def answer_batch(batch: Sequence[Sequence[PromptTokens]]) -> list[list[list[ScoredAnswer]]]:
-            return [[answers] for answers in self.backbone.answer([prompt for (prompt,) in batch], sampling)]
+            prompts = [prompt for (prompt,) in batch]
+            return [[answers] for answers in self.backbone.answer(prompts, sampling, **self._cached_texts)]
 
         def unpack(data: bytes) -> list[ScoredAnswer]:
             return [ScoredAnswer(*pair) for pair in json.loads(data)]

@@ -8,7 +8,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from inbedder import InBedder
-from inbedder.backbones import question_adapter
+from inbedder.backbones import kv_cache, question_adapter
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
 from tests.conftest import INSTRUCTIONS, TEXTS, assert_close
@@ -93,6 +93,17 @@ def test_a_texts_keys_and_values_are_those_of_the_base(make_model, make_adapter)
     for (keys, values), layer in zip(cached, text_cache.layers, strict=True):
         torch.testing.assert_close(keys, layer.keys[0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(values, layer.values[0], atol=1e-5, rtol=1e-5)
+
+
+def test_vectors_and_answers_read_a_text_once(make_adapter, monkeypatch):
+    model, compute, reads = InBedder(make_adapter("llama")), kv_cache._compute_key_values, []
+    monkeypatch.setattr(kv_cache, "_compute_key_values", lambda backbone, rows: reads.extend(rows) or compute(backbone, rows))
+    model.encode_many(TEXTS, INSTRUCTIONS)
+    model.encode(TEXTS, "What?")
+    answers = model.answer(TEXTS, "What?")
+    assert reads and len({row.tobytes() for row in reads}) == len(reads)
+    model.runner.kv_cache = None
+    assert answers == model.answer(TEXTS, "What?")
 
 
 def test_two_adapters_of_one_base_share_cached_texts(make_adapter):
