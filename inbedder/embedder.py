@@ -367,6 +367,9 @@ class InBedder:
     ) -> GuidedVectors:
         """Embed texts under a new instruction by reading only a sample: fit a linear map from general-purpose vectors.
 
+        A second model, such as that of ``small`` and ``medium``, is fast: it reads all texts under the instruction, and the map
+        starts from its vectors, too.
+
         Args:
             texts: n texts.
             instruction: The new instruction.
@@ -393,6 +396,8 @@ class InBedder:
             raise InputError("encode_guided takes a list of texts, not one string.")
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         generic = self.encode(rows, **options) if generic is None else check_vectors("generic", generic, rows)
+        if self.second_model is not None:  # it is fast, and reads every text under the instruction
+            generic = np.hstack([generic, self.second_model.encode(rows, instruction, **options)])
         vectors = encode_guided(
             lambda indices: self.encode([rows[i] for i in indices], instruction, **options), generic, sample=sample, seed=seed
         )

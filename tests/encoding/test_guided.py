@@ -90,6 +90,15 @@ def test_a_model_maps_from_its_general_purpose_vectors(make_model):
         model.encode_guided(texts, "What?", generic=np.zeros((3, 4), np.float32))
 
 
+def test_the_map_starts_from_the_second_models_vectors_of_all_texts(make_model):
+    model = InBedder(make_model("opt"), beside=make_model("bert"))
+    texts = [f"{TEXTS[i % 4]} {i}" for i in range(200)]
+    vectors = np.asarray(model.encode_guided(texts, "What?", sample=150))
+    appended = model.second_model.encode(texts, "What?")
+    mapped = vectors[:, -appended.shape[1] :] / np.sqrt(0.5)
+    assert (mapped * appended).sum(1).min() > 0.99
+
+
 @pytest.mark.parametrize("dtype", ["int8", "float16"])
 def test_general_purpose_vectors_of_any_dtype_map_like_float32(make_model, dtype):
     model, texts = InBedder(make_model("bert")), [f"text {number}" for number in range(60)]
