@@ -18,7 +18,7 @@ docs:
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 package:
-	rm -rf dist && .venv/bin/python -m build && .venv/bin/python -m build --wheel -o dist inbedder/models/small && .venv/bin/twine check --strict dist/*
+	rm -rf dist && .venv/bin/python -m build && for model in small medium; do .venv/bin/python -m build --wheel -o dist inbedder/models/$$model || exit 1; done && .venv/bin/twine check --strict dist/*
 
 release-check:
 	.venv/bin/python scripts/dev/release_check.py

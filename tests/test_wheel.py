@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 
 MOST_BYTES = 27_000_000
 """The adapters of ``mini`` and ``multilingual`` are 7.8 and 16 MB of them."""
-ADAPTER = "inbedder/models/small/adapter_model.safetensors"
+SEPARATE = ("small", "medium")
+"""The models whose adapters are packages of their own."""
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +30,9 @@ def built_wheels(tmp_path_factory):
     shutil.copytree(ROOT, folder / "source", ignore=ignored)
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(folder / "source")]
     subprocess.run(build, check=True, capture_output=True)
-    small = [
-        *build[:3],
-        "--wheel",
-        "--no-isolation",
-        "--outdir",
-        str(folder / "small"),
-        str(folder / "source/inbedder/models/small"),
-    ]
-    subprocess.run(small, check=True, capture_output=True)
+    for name in SEPARATE:
+        options = ["--wheel", "--no-isolation", "--outdir", str(folder / name)]
+        subprocess.run([*build[:3], *options, str(folder / "source/inbedder/models" / name)], check=True, capture_output=True)
     return folder
 
 
@@ -91,18 +86,20 @@ def test_the_wheel_is_small_and_holds_neither_tests_nor_results(built_wheels):
 
 
 @pytest.mark.slow
-def test_the_adapter_of_small_completes_the_wheel(built_wheels, environment, clean):
-    (wheel,) = (built_wheels / "small").glob("inbedder_small-*.whl")
-    assert [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name] == [ADAPTER]
-    assert ADAPTER not in zipfile.ZipFile(next(built_wheels.glob("*.whl"))).namelist()
+@pytest.mark.parametrize("name", SEPARATE)
+def test_the_adapter_of_a_decoder_completes_the_wheel(built_wheels, environment, clean, name):
+    adapter = f"inbedder/models/{name}/adapter_model.safetensors"
+    (wheel,) = (built_wheels / name).glob(f"inbedder_{name}-*.whl")
+    assert [file for file in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in file] == [adapter]
+    assert adapter not in zipfile.ZipFile(next(built_wheels.glob("*.whl"))).namelist()
     python = environment / "bin" / "python"
-    load = [python, "-c", "from inbedder.models.bundled import resolve_name; print(resolve_name('small'))"]
+    load = [python, "-c", f"from inbedder.models.bundled import resolve_name; print(resolve_name('{name}'))"]
     before = subprocess.run(load, cwd=built_wheels, env=clean, capture_output=True, text=True)
-    assert "inbedder models install small --from adapter_model.safetensors" in before.stderr
+    assert f"inbedder models install {name} --from adapter_model.safetensors" in before.stderr
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True, env=clean)
     after = subprocess.run(load, cwd=built_wheels, env=clean, capture_output=True, text=True)
-    assert after.stdout.strip().endswith("models/small"), after.stderr
-    subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "inbedder-small"], check=True, env=clean)
+    assert after.stdout.strip().endswith(f"models/{name}"), after.stderr
+    subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", f"inbedder-{name}"], check=True, env=clean)
 
 
 @pytest.mark.slow

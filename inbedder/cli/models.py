@@ -10,7 +10,7 @@ import typer
 from inbedder.cli.shared_options import print_message, print_result, with_expanded_paths
 
 app = typer.Typer(no_args_is_help=True, help="List, install or remove bundled models, or convert weights to safetensors.")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="An installable model: small, multilingual, or a base.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="An installable model: small, medium, multilingual, or a base.")]
 
 
 @app.command("list", epilog="Example: inbedder models list")
@@ -25,7 +25,7 @@ def list_models() -> None:
 
 @app.command(epilog="Example: inbedder models info small")
 def info(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A bundled model: mini, small or multilingual.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A bundled model: mini, small, medium or multilingual.")],
 ) -> None:
     """Print the card of a model and the folder of its weights."""
     from inbedder.errors import InputError

@@ -16,7 +16,7 @@ from inbedder.cli.shared_options import is_debugging, print_message
 def serve(
     model: Annotated[
         list[str] | None,
-        typer.Option(help="NAME or NAME=PATH: mini, small, multilingual, a folder or a hub id; repeatable.", show_default="mini"),
+        typer.Option(help="NAME or NAME=PATH: a bundled model, a folder or a hub id; repeatable.", show_default="mini"),
     ] = None,
     host: Annotated[
         str | None, typer.Option(help="Address to bind to; a non-loopback address requires an API key.", show_default="127.0.0.1")

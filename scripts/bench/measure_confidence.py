@@ -18,7 +18,7 @@ from inbedder import InBedder
 from inbedder.encoding.prompt_runner import RunOptions
 
 ROOT = Path(__file__).resolve().parents[2]
-MODELS = ("mini", "small")
+MODELS = ("mini", "small", "medium")
 THRESHOLDS = (0.0, 0.3, 0.5, 0.7)
 
 

