@@ -61,7 +61,7 @@ def make_kv_cache(backbone: Backbone, pooling: str, template: PromptTemplate, si
         size: Size in bytes or such as "2G"; None takes ``DEFAULT_TEXT_MEMORY`` if the adapter's base reads the texts.
 
     Returns:
-        The cache, or None if there is none by default.
+        The cache; None for a model that caches no texts by default.
 
     Raises:
         InputError: When the size is not valid, or the model, pooling or template cannot share a text.
