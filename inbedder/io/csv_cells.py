@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from numbers import Number
 from typing import Any
 
 from inbedder.io.cell_values import is_missing, to_text
@@ -31,15 +32,16 @@ def format_row(cells: Iterable[Any], delimiter: str, *, guard_cells: bool = True
     Returns:
         The line with its end. It encodes as UTF-8.
     """
-    values = [_guard_cell(cell) if guard_cells else cell for cell in cells]
-    texts = ["" if is_missing(value) else clean_text(to_text(value)) for value in values]
+    texts = [_to_cell_text(cell, guard=guard_cells) for cell in cells]
     line = delimiter.join(map(_quote, texts))
     return (line or '""' * len(texts)) + "\r\n"  # a row of one empty cell is not a blank line
 
 
-def _guard_cell(cell: Any) -> Any:
-    is_formula = isinstance(cell, str) and cell.startswith(tuple(FORMULA_STARTS)) and not _NUMBER.fullmatch(cell)
-    return f"'{cell}" if is_formula else cell
+def _to_cell_text(cell: Any, *, guard: bool) -> str:
+    """Convert a cell to text, and guard what it became, unless it is a number."""
+    text = "" if is_missing(cell) else clean_text(to_text(cell))
+    is_formula = text.startswith(tuple(FORMULA_STARTS)) and not isinstance(cell, Number) and not _NUMBER.fullmatch(text)
+    return f"'{text}" if guard and is_formula else text
 
 
 def _quote(text: str) -> str:

@@ -33,6 +33,16 @@ def test_formulas_are_guarded_in_csv_and_tsv(tmp_path, name):
     ]
 
 
+def test_what_becomes_a_formula_as_text_is_guarded(tmp_path):
+    class Formula:
+        def __str__(self):
+            return "=A1"
+
+    values = [b"=1+1", bytearray(b"@sum"), memoryview(b"+cmd"), Formula(), Decimal("-1.5"), np.float32(-2)]
+    write_records([{str(i): value for i, value in enumerate(values)}], tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text().splitlines()[1] == "'=1+1,'@sum,'+cmd,'=A1,-1.5,-2.0"
+
+
 def test_column_names_are_guarded(tmp_path):
     write_records([{"=1+1": "a b"}], tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_text().splitlines() == ["'=1+1", "a b"]
