@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from inbedder.prompting.tokenization import clean_text
 
 MAX_ROWS = 1_048_576
 """Maximum number of rows of a sheet, including the header."""
+MAX_COLUMNS = 16_384
+"""Maximum number of columns of a sheet."""
 MAX_CELL_CHARACTERS = 32_767
 """Maximum length of a cell."""
 FIRST_YEAR = 1900
@@ -58,7 +61,7 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
                 workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
             worksheet, *unread_worksheets = workbook.worksheets
             worksheet.reset_dimensions()  # some programs write wrong ones
-            rows = worksheet.iter_rows()
+            rows = worksheet.iter_rows(max_row=MAX_ROWS + 1)  # openpyxl yields a row for each number that is missing
         except MemoryError:
             raise
         except Exception as error:  # a damaged archive makes openpyxl raise many kinds of errors
@@ -68,7 +71,13 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
             message = f"{format_value(path)}: reading only the first sheet, {format_value(worksheet.title)}, not {titles}."
             warnings.warn(message, stacklevel=2)
         first_error = True
-        while (cells := _read_next_row(rows, path)) is not None:
+        for number in count(1):
+            cells = _read_next_row(rows, path)
+            if cells is None:
+                return
+            if number > MAX_ROWS:
+                message = f"{format_value(path)}: a row has a number above {MAX_ROWS:,}, the maximum of an .xlsx file."
+                raise InputError(f"{message} Save it as .xlsx or .csv again.")
             values = [_read_value(cell) for cell in cells]
             if first_error and (error_cells := [cell for cell in cells if cell.data_type == "e"]):
                 first_error = False
@@ -127,11 +136,13 @@ def write_sheet(columns: Sequence[str], rows: Sequence[Sequence[Any]], path: Pat
         path: An .xlsx file.
 
     Raises:
-        InputError: When there are more rows than a sheet can hold.
+        InputError: When there are more rows or columns than a sheet can hold.
     """
     openpyxl = import_openpyxl()
     if len(rows) >= MAX_ROWS:
         raise InputError(f"{len(rows):,} rows are more than the {MAX_ROWS - 1:,} that an .xlsx file can hold. Write a .csv.")
+    if len(columns) > MAX_COLUMNS:
+        raise InputError(f"{len(columns):,} columns are more than the {MAX_COLUMNS:,} that an .xlsx file can hold. Write a .csv.")
     workbook = openpyxl.Workbook(write_only=True)
     worksheet = workbook.create_sheet("rows")
     worksheet.freeze_panes = "A2"

@@ -179,6 +179,30 @@ def test_more_rows_than_a_sheet_holds_are_refused(tmp_path, monkeypatch):
     assert not (tmp_path / "u.xlsx").exists()
 
 
+def test_more_columns_than_a_sheet_holds_are_refused(tmp_path):
+    write_records([dict.fromkeys(map(str, range(16_384)), 1)], tmp_path / "t.xlsx")
+    with pytest.raises(InputError, match=r"16,385 columns are more than the 16,384 that an \.xlsx file can hold"):
+        write_records([dict.fromkeys(map(str, range(16_385)), 1)], tmp_path / "u.xlsx")
+
+
+@pytest.mark.parametrize(("number", "is_read"), [(3, True), (5, True), (6, False), (2_000_000_000, False)])
+def test_a_row_number_beyond_the_format_ends_the_reading(tmp_path, monkeypatch, number, is_read):
+    monkeypatch.setattr("inbedder.io.spreadsheets.MAX_ROWS", 5)
+    path = write_workbook(tmp_path / "t.xlsx", ["text"], ["a b"], ["c d"])
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    part = "xl/worksheets/sheet1.xml"
+    parts[part] = parts[part].replace(b'<row r="3"', f'<row r="{number}"'.encode()).replace(b'r="A3"', b"")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    if is_read:
+        assert read_table(path).rows == [1, number - 1]
+    else:
+        with pytest.raises(InputError, match="a row has a number above 5, the maximum"):
+            read_table(path)
+
+
 def test_without_openpyxl_the_extra_is_named(tmp_path, monkeypatch):
     path = write_workbook(tmp_path / "t.xlsx", ["text"], ["a b"])
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
