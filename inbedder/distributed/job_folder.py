@@ -24,7 +24,7 @@ import numpy as np
 
 from inbedder.distributed.job_parts import Keys, is_done, to_key
 from inbedder.errors import InputError, format_value
-from inbedder.io.files import atomic_write, hash_file
+from inbedder.io.files import atomic_write, hash_file, is_pipe
 from inbedder.io.formats import BadRow, get_file_type
 from inbedder.io.locks import LOCK_FILE, lock_folder
 from inbedder.io.tables import READABLE_TYPES, find_columns, stream_rows
@@ -102,8 +102,8 @@ def scan_source(source: str, text_column: str | None = None, id_column: str | No
 
 
 def _list_source_files(source: str) -> list[str]:
-    if source == "-":
-        raise InputError("A job that can resume needs a file or a folder of files, not standard input.")
+    if source == "-" or is_pipe(source):
+        raise InputError("A job that can resume needs a file or a folder of files, not standard input or a pipe.")
     path = expand_path(source).absolute()
     if not path.is_dir():
         return [str(path)]

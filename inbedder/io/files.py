@@ -97,6 +97,13 @@ def is_same_file(source: str | os.PathLike[str], path: str | os.PathLike[str]) -
         return False
 
 
+def is_pipe(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a named pipe, which can be read once only."""
+    with suppress(OSError, ValueError):  # it does not exist, or is no path
+        return stat.S_ISFIFO(os.stat(expand_path(path)).st_mode)
+    return False
+
+
 def _resolve_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     """Return the file that a path leads to through symbolic links, and its mode; None if it does not exist."""
     target = Path(os.path.realpath(expand_path(path)))

@@ -16,6 +16,7 @@ from typing import Any
 from inbedder.errors import InputError, format_names, format_value
 from inbedder.io.columns import LINE_COLUMN, MAX_INSPECTED_ROWS, Record, find_text_columns, list_columns, read_text
 from inbedder.io.encodings import explain_undecodable
+from inbedder.io.files import is_pipe
 from inbedder.io.formats import DELIMITER_NOTE, BadRow, get_file_type, iterate_rows
 
 READABLE_TYPES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".txt")
@@ -162,11 +163,12 @@ def _parse(source: str, delimiter: str | None) -> tuple[list[tuple[int, Record]]
     """Return the rows that can be parsed, and the reasons why the others cannot, each with its number."""
     parsed: list[tuple[int, Record]] = []
     bad_rows: list[tuple[int, str]] = []
-    for number, row in stream_rows(source, delimiter=delimiter):
-        if isinstance(row, BadRow):
-            bad_rows.append((number, str(row)))
-        else:
-            parsed.append((number, row))
+    with _open_repeatable(source) as path:
+        for number, row in stream_rows(path, delimiter=delimiter, display_name=source):
+            if isinstance(row, BadRow):
+                bad_rows.append((number, str(row)))
+            else:
+                parsed.append((number, row))
     return parsed, bad_rows
 
 
@@ -240,24 +242,19 @@ def open_texts(
     """Check that all of a table can be used, by reading it once without keeping it.
 
     Args:
-        source: A file of a type that ``read_table`` reads, or "-" for standard input, which is copied to a temporary file.
+        source: A file of a type that ``read_table`` reads, or "-" for standard input; that and a pipe are copied to a temporary
+            file.
         text_column: The text column, or several; None guesses it.
         skip_bad: Leave out rows that have no text or cannot be parsed.
         delimiter: Field delimiter of a .csv or .tsv; None detects it.
 
     Yields:
-        The texts. Those of standard input are available only inside the block.
+        The texts. Those of a copy are available only inside the block.
 
     Raises:
         InputError: When the file, its type, a row or the column is not usable.
     """
-    with ExitStack() as stack:
-        path = source
-        if source == "-":
-            copy = stack.enter_context(NamedTemporaryFile(suffix=".txt"))
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-            copy.flush()
-            path = copy.name
+    with _open_repeatable(source) as path:
         columns = find_columns(path, text_column, display_name=source, delimiter=delimiter)
         num_texts = num_skipped = 0
         for number, row in stream_rows(path, columns, delimiter=delimiter, display_name=source):
@@ -268,6 +265,20 @@ def open_texts(
         if not num_texts:
             raise InputError(f"{format_value(source)}: no row has a text in column {format_names(columns)}.")
         yield TextStream(path, columns, num_texts, num_skipped, delimiter)
+
+
+@contextmanager
+def _open_repeatable(source: str) -> Iterator[str]:
+    """Yield a path that can be read several times: of standard input and of a pipe, a temporary copy."""
+    if source != "-" and not is_pipe(source):
+        yield source
+        return
+    with ExitStack() as stack:
+        stream = sys.stdin.buffer if source == "-" else stack.enter_context(Path(source).open("rb"))
+        copy = stack.enter_context(NamedTemporaryFile(suffix=".txt" if source == "-" else "".join(Path(source).suffixes)))
+        shutil.copyfileobj(stream, copy)
+        copy.flush()
+        yield copy.name
 
 
 def read_rows(source: str) -> list[Record]:

@@ -1,7 +1,9 @@
 import gzip
 import io
 import json
+import os
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow
 import pyarrow.parquet
@@ -312,6 +314,24 @@ def test_a_stream_from_standard_input_can_be_read_twice(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("a 😀\nb\n".encode())))
     with open_texts("-") as texts:
         assert list(texts) == list(texts) == [(1, "a 😀"), (2, "b")]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
+def test_a_pipe_is_read_as_a_file_is(tmp_path, name):
+    write_records([{"text": "a b"}, {"text": "c d"}], tmp_path / name)
+    content = (tmp_path / name).read_bytes()
+    pipe = tmp_path / f"pipe.{name}"
+    os.mkfifo(pipe)
+    for reader in (lambda path: read_table(path).texts, read_stream):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(pipe.write_bytes, content)
+            assert reader(str(pipe)) == ["a b", "c d"]
+
+
+def read_stream(path):
+    with open_texts(path) as texts:
+        assert list(texts) == list(texts)
+        return [text for _, text in texts]
 
 
 def test_memory_does_not_grow_with_a_stream(tmp_path):
