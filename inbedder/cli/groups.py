@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,7 +43,9 @@ def _open_folder(
 @app.command(epilog="Example: inbedder groups groups/ show")
 def show(ctx: typer.Context) -> None:
     """List the groups."""
-    _print_groups(_load(ctx.obj))
+    from inbedder.grouping.saving import Grouping
+
+    _print_groups(Grouping.load(ctx.obj))
 
 
 @app.command(epilog='Example: inbedder groups groups/ merge 1 4 --name "Delivery"')
@@ -51,17 +55,15 @@ def merge(
     name: Annotated[str | None, typer.Option(help="Name of the merged group; default: that of the largest one.")] = None,
 ) -> None:
     """Merge groups."""
-    grouping = _load(ctx.obj)
-    grouping.merge([_check_number(grouping, number) for number in numbers], name)
-    _save(grouping, ctx.obj)
+    with _edit(ctx.obj) as grouping:
+        grouping.merge([_check_number(grouping, number) for number in numbers], name)
 
 
 @app.command(epilog='Example: inbedder groups groups/ rename 3 "Late delivery"')
 def rename(ctx: typer.Context, number: GroupNumber, name: Annotated[str, typer.Argument(help="The new name.")]) -> None:
     """Rename a group."""
-    grouping = _load(ctx.obj)
-    grouping.rename({_check_number(grouping, number): name})
-    _save(grouping, ctx.obj)
+    with _edit(ctx.obj) as grouping:
+        grouping.rename({_check_number(grouping, number): name})
 
 
 @app.command(epilog="Example: inbedder groups groups/ move reviews.csv --row 12 --row 15 --to 2")
@@ -78,14 +80,12 @@ def move(
     """Move texts to another group, and texts like them."""
     from inbedder.errors import InputError
 
-    grouping = _load(ctx.obj)
-    to = _check_number(grouping, to)
     table = read_texts(source, text_column, skip_bad, delimiter)
     texts = dict(zip(table.rows, table.texts, strict=True))
     if lost := [row for row in rows if row not in texts]:
         raise InputError(f"The table has no text in row {lost[0]}. Its rows are numbered from 1, without the header.")
-    grouping.move([texts[row] for row in dict.fromkeys(rows)], to, batch_size=batch_size)
-    _save(grouping, ctx.obj)
+    with _edit(ctx.obj) as grouping:
+        grouping.move([texts[row] for row in dict.fromkeys(rows)], _check_number(grouping, to), batch_size=batch_size)
 
 
 @app.command(epilog='Example: inbedder groups groups/ split 3 reviews.csv -i "Which part broke?"')
@@ -101,11 +101,10 @@ def split(
     batch_size: BatchSize = 32,
 ) -> None:
     """Split a group by another question."""
-    grouping = _load(ctx.obj)
-    position, count = _check_number(grouping, number), parse_group_count(k)
+    count = parse_group_count(k)
     table = read_texts(source, text_column, skip_bad, delimiter)
-    grouping.split(position, instruction, table.texts, count, batch_size=batch_size)
-    _save(grouping, ctx.obj)
+    with _edit(ctx.obj) as grouping:
+        grouping.split(_check_number(grouping, number), instruction, table.texts, count, batch_size=batch_size)
 
 
 @app.command(epilog="Example: inbedder groups groups/ apply changes.json")
@@ -116,15 +115,19 @@ def apply(
     """Apply the changes that were made on the page."""
     from inbedder.grouping.page_changes import apply_changes
 
-    grouping = _load(ctx.obj)
-    apply_changes(grouping, expand_path(changes))
-    _save(grouping, ctx.obj)
+    with _edit(ctx.obj) as grouping:
+        apply_changes(grouping, expand_path(changes))
 
 
-def _load(folder: Path) -> Grouping:
+@contextmanager
+def _edit(folder: Path) -> Iterator[Grouping]:
+    """Load the groups, save them when the block ends, and list them."""
     from inbedder.grouping.saving import Grouping
 
-    return Grouping.load(folder)
+    with Grouping.edit(folder) as grouping:
+        yield grouping
+    print_message(f"Saved: {folder}")
+    _print_groups(grouping)
 
 
 def _check_number(grouping: Grouping, number: int) -> int:
@@ -132,12 +135,6 @@ def _check_number(grouping: Grouping, number: int) -> int:
     if number > len(grouping.groups):
         raise typer.BadParameter(f"there are {len(grouping.groups)} groups.", param_hint="GROUP")
     return number - 1
-
-
-def _save(grouping: Grouping, folder: Path) -> None:
-    grouping.save(folder)
-    _print_groups(grouping)
-    print_message(f"Saved: {folder}")
 
 
 def _print_groups(grouping: Grouping) -> None:

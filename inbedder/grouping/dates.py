@@ -55,7 +55,8 @@ def parse_dates(values: Sequence[Any], date_format: str | None = None) -> list[d
         The day of each value in its own time zone; None for a blank value.
 
     Raises:
-        InputError: If a value is not a date, or the order of day and month is ambiguous (03/04/2024) in all values.
+        InputError: If a value is not a date, the format is none, or the order of day and month is ambiguous (03/04/2024) in all
+            values.
     """
     strings = sorted({value.strip() for value in values if isinstance(value, str) and not _is_undated(value)})
     day_first = date_format is None and _is_day_first(strings)
@@ -159,6 +160,10 @@ def _parse_text(text: str, day_first: bool = False, date_format: str | None = No
         days = {
             parser.parse(text, default=datetime(number, number, 1), dayfirst=order, ignoretz=True).date() for number in (1, 2)
         }
+    except re.error as error:  # strptime makes a pattern of the format
+        raise InputError(
+            f"The date format {format_value(date_format)} cannot be used ({error}). Write each part once."
+        ) from error
     except (ValueError, OverflowError):
         return None
     return days.pop() if len(days) == 1 else None

@@ -3,6 +3,7 @@
 The file name of an array contains a hash of its content. ``grouping.json`` names the files and is written last: until then
 readers get the complete previous grouping, afterwards the complete new one. The arrays of the replaced grouping are then deleted;
 a reader that misses one starts again. Savers hold a lock, and remove what killed ones left. Other files are never deleted.
+``grouping.json`` also holds a hash of itself, which identifies the version that a reader has read.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError, format_value
-from inbedder.io.files import atomic_write, hash_file
+from inbedder.io.files import atomic_write, hash_file, is_pipe
 from inbedder.io.locks import LOCK_FILE, lock_folder
 from inbedder.io.temporaries import is_temporary
 from inbedder.user_paths import expand_path
 
 METADATA_FILE = "grouping.json"
 FORMAT_VERSION = 1
+HASH = "sha256"
+"""Key of the hash of ``grouping.json`` in itself."""
 ARRAY_FILE_NAME = re.compile(r"[a-z]+-[0-9a-f]{16}\.npy")
 LOCK_TIMEOUT_SECONDS = 60.0
 """Time to wait for another process that saves in the same folder."""
@@ -63,13 +67,15 @@ def is_leftover(path: Path) -> bool:
     return bool(ARRAY_FILE_NAME.fullmatch(path.name)) and path.is_file() and hash_file(path)[:16] == path.stem[-16:]
 
 
-def write_grouping_files(folder: str | os.PathLike[str], metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write the files of a grouping atomically, one process at a time.
+@contextmanager
+def lock_grouping(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Hold the exclusive right to save a grouping in a folder.
 
     Args:
         folder: A new or empty folder, or one with a saved grouping; created if it does not exist.
-        metadata: Content of ``grouping.json``.
-        arrays: Arrays by name.
+
+    Yields:
+        Path of the folder.
 
     Raises:
         InputError: If the folder cannot be used, or another process does not finish saving there.
@@ -77,20 +83,59 @@ def write_grouping_files(folder: str | os.PathLike[str], metadata: Mapping[str, 
     root = check_save_folder(folder)
     refusal = f"Another process is saving to {format_value(str(root))}. Wait for it, or choose another folder."
     with lock_folder(root, refusal, wait_seconds=LOCK_TIMEOUT_SECONDS):
-        replaced_files = _list_array_files(root)
-        files: dict[str, dict[str, str]] = {}
-        for name, array in arrays.items():
-            buffer = io.BytesIO()
-            np.save(buffer, array, allow_pickle=False)
-            digest = hashlib.sha256(buffer.getvalue()).hexdigest()
-            files[name] = {"file": f"{name}-{digest[:16]}.npy", "sha256": digest}
-            with atomic_write(root / files[name]["file"]) as temporary:
-                temporary.write_bytes(buffer.getvalue())
-        content = json.dumps({"format": FORMAT_VERSION, **metadata, "arrays": files}, indent=1) + "\n"
-        with atomic_write(root / METADATA_FILE) as temporary:
-            temporary.write_text(content, encoding="utf-8")
-        for file in replaced_files - {entry["file"] for entry in files.values()}:
-            (root / file).unlink(missing_ok=True)
+        yield root
+
+
+def write_grouping_files(
+    folder: str | os.PathLike[str], metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], replaces: str | None = None
+) -> str:
+    """Write the files of a grouping atomically, one process at a time.
+
+    Args:
+        folder: A new or empty folder, or one with a saved grouping; created if it does not exist.
+        metadata: Content of ``grouping.json``.
+        arrays: Arrays by name.
+        replaces: The only version that may be replaced; None replaces any.
+
+    Returns:
+        The new version.
+
+    Raises:
+        InputError: If the folder cannot be used, another process does not finish saving there, or the folder has another version.
+    """
+    with lock_grouping(folder) as root:
+        return write_locked(root, metadata, arrays, replaces)
+
+
+def write_locked(root: Path, metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], replaces: str | None = None) -> str:
+    """Do what ``write_grouping_files`` does, within ``lock_grouping``."""
+    if replaces is not None and _read_metadata(root)[HASH] != replaces:
+        raise InputError(
+            f"The grouping in {format_value(str(root))} was saved by another process since it was loaded. Load it again, and "
+            "repeat the change."
+        )
+    replaced_files = _list_array_files(root)
+    files: dict[str, dict[str, str]] = {}
+    for name, array in arrays.items():
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+        files[name] = {"file": f"{name}-{digest[:16]}.npy", "sha256": digest}
+        with atomic_write(root / files[name]["file"]) as temporary:
+            temporary.write_bytes(buffer.getvalue())
+    content: dict[str, Any] = {"format": FORMAT_VERSION, **metadata, "arrays": files}
+    content[HASH] = hash_metadata(content)
+    with atomic_write(root / METADATA_FILE) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    for file in replaced_files - {entry["file"] for entry in files.values()}:
+        (root / file).unlink(missing_ok=True)
+    return str(content[HASH])
+
+
+def hash_metadata(metadata: Mapping[str, Any]) -> str:
+    """Compute the SHA-256 of the content of ``grouping.json``, without the one that it holds."""
+    content = {name: value for name, value in metadata.items() if name != HASH}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _list_array_files(root: Path) -> set[str]:
@@ -111,7 +156,7 @@ def read_grouping_files(folder: str | os.PathLike[str], names: tuple[str, ...]) 
         names: Names of the required arrays.
 
     Returns:
-        Content of ``grouping.json``, and the arrays.
+        Content of ``grouping.json``, whose ``HASH`` is its version, and the arrays.
 
     Raises:
         InputError: If there is no grouping, or it is damaged or has another format version.
@@ -137,6 +182,8 @@ def _identify_version(root: Path) -> tuple[int, int, int] | None:
 
 
 def _read_metadata(root: Path) -> dict[str, Any]:
+    if is_pipe(root / METADATA_FILE):
+        raise make_damage_error(root, f"{METADATA_FILE} is a pipe")
     try:
         metadata = json.loads((root / METADATA_FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -146,10 +193,12 @@ def _read_metadata(root: Path) -> dict[str, Any]:
         raise make_damage_error(root, f"{METADATA_FILE} cannot be read ({error})") from error
     if not isinstance(metadata, dict) or not isinstance(metadata.get("arrays"), dict):
         raise make_damage_error(root, f"{METADATA_FILE} does not list its arrays")
-    if metadata.get("format") != FORMAT_VERSION:
+    if type(metadata.get("format")) is not int or metadata["format"] != FORMAT_VERSION:
         version = format_value(metadata.get("format"))
         advice = f"this version reads {FORMAT_VERSION}. Group again with --save."
         raise InputError(f"{format_value(str(root))} has format {version}, and {advice}")
+    if metadata.get(HASH) != hash_metadata(metadata):
+        raise make_damage_error(root, f"{METADATA_FILE} has another SHA-256 than it records")
     return metadata
 
 

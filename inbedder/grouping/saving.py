@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +26,17 @@ from inbedder.grouping.namers import GroupContents
 from inbedder.grouping.naming import deduplicate_names, find_namer, name_groups
 from inbedder.grouping.partition import Labels
 from inbedder.grouping.provenance import NO_INSTRUCTION, Provenance
-from inbedder.grouping.saved_files import make_damage_error, read_grouping_files, write_grouping_files
+from inbedder.grouping.saved_files import (
+    HASH,
+    lock_grouping,
+    make_damage_error,
+    read_grouping_files,
+    write_grouping_files,
+    write_locked,
+)
 from inbedder.grouping.stored_groups import EXAMPLES_PER_GROUP, Route, StoredGroup, count_answers, merge_stored_groups
 from inbedder.prompting.templates import check_strings, check_texts
+from inbedder.user_paths import expand_path
 from inbedder.vectors import Vectors, normalize_vectors
 
 ARRAYS = ("centres", "labels", "distances", "removed")
@@ -86,6 +96,8 @@ class Grouping:
     load_options: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments for loading the model at its first use, such as cache, device and dtype."""
     _embedder: InBedder | None = field(default=None, init=False)
+    _saved: tuple[Path, str] | None = field(default=None, init=False)
+    """The folder that it was loaded from or last saved in, and the version there."""
 
     def __post_init__(self) -> None:
         self.centres = np.asarray(self.centres, dtype=np.float32)
@@ -170,6 +182,7 @@ class Grouping:
             routes = Route.parse(metadata["routes"], 1 + len(questions))
             directions = removed if len(removed) else None
             grouping = cls(provenance, groups, centres, labels, distances, directions, routes, questions, load_options)
+            grouping._saved = expand_path(folder).resolve(), metadata[HASH]
         except (InputError, KeyError, TypeError, ValueError) as error:
             raise make_damage_error(folder, f"its settings are incomplete ({format_value(error)})") from error
         if reason := grouping._find_contradiction():
@@ -199,23 +212,61 @@ class Grouping:
             return f"removed directions of shape {self.removed_directions.shape}"
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.centres):
             return f"labels beyond its {len(self.centres)} centres"
-        return None if all(group.has_valid_types() for group in self.groups) else "a group has values of wrong types"
+        return None if all(group.is_valid() for group in self.groups) else "a group has values of wrong types or below 0"
+
+    @classmethod
+    @contextmanager
+    def edit(cls, folder: str | os.PathLike[str], model: InBedder | str | None = None, **load_options: Any) -> Iterator[Grouping]:
+        """Load a saved grouping, and save it again when the block ends. Other processes that save there wait meanwhile.
+
+        Args:
+            folder: Folder of the saved grouping.
+            model: As for ``load``.
+            **load_options: As for ``load``.
+
+        Yields:
+            The grouping. It is not saved when the block raises.
+
+        Raises:
+            InputError: If the folder holds no grouping that can be loaded, or another process does not finish saving there.
+
+        Example:
+            >>> import tempfile
+            >>> from inbedder import Grouping, cluster
+            >>> folder = tempfile.mkdtemp()
+            >>> cluster(["I love cats", "The parcel is late"], "What is it about?", k=2).save(folder)
+            >>> with Grouping.edit(folder) as grouping:
+            ...     grouping.rename({0: "Animals", 1: "Parcels"})
+            >>> Grouping.load(folder).names
+            ['Animals', 'Parcels']
+        """
+        cls.load(folder)  # refuses a folder without a grouping before the lock makes one
+        with lock_grouping(folder) as root:
+            grouping = cls.load(root, model, **load_options)
+            yield grouping
+            grouping._saved = root.resolve(), write_locked(root, *grouping._serialize())
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Save the grouping as JSON and npy files, atomically.
 
         Args:
-            folder: A new or empty folder, or one with a saved grouping, which is replaced.
+            folder: A new or empty folder, or one with a saved grouping, which is replaced. If this grouping was loaded from it,
+                no other process may have saved there since (``edit`` makes loading, changing and saving one step).
 
         Raises:
-            InputError: If the folder cannot be used.
+            InputError: If the folder cannot be used, or another process saved there since this grouping was loaded.
         """
+        root = expand_path(folder).resolve()
+        replaces = self._saved[1] if self._saved is not None and self._saved[0] == root else None
+        self._saved = root, write_grouping_files(folder, *self._serialize(), replaces)
+
+    def _serialize(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Make the content of ``grouping.json`` and the arrays."""
         metadata: dict[str, Any] = {"provenance": self.provenance.to_dict(), "groups": [asdict(group) for group in self.groups]}
         metadata |= {"routes": [list(route) for route in self.routes], "questions": self.split_questions}
         no_directions = np.empty((0, self.centres.shape[1]), dtype=np.float32)
         removed = no_directions if self.removed_directions is None else self.removed_directions
-        arrays: dict[str, NDArray[Any]] = dict(zip(ARRAYS, (self.centres, self.labels, self.distances, removed), strict=True))
-        write_grouping_files(folder, metadata, arrays)
+        return metadata, dict(zip(ARRAYS, (self.centres, self.labels, self.distances, removed), strict=True))
 
     @property
     def model(self) -> InBedder:

@@ -34,12 +34,12 @@ class StoredGroup:
     by_hand: bool = False
     """Whether the user set the name."""
 
-    def has_valid_types(self) -> bool:
-        """Whether every field has its type, which is not sure after loading."""
+    def is_valid(self) -> bool:
+        """Whether every field has its type and no count is negative, which is not sure after loading."""
         if not (isinstance(self.keywords, list) and isinstance(self.examples, list) and isinstance(self.answers, dict)):
             return False
         texts, counts = (self.name, *self.keywords, *self.examples, *self.answers), (self.size, *self.answers.values())
-        return all(isinstance(text, str) for text in texts) and all(isinstance(count, int) for count in counts)
+        return all(isinstance(text, str) for text in texts) and all(type(count) is int and count >= 0 for count in counts)
 
     def list_phrases(self) -> list[str]:
         """List the answers, repeated by their counts, or the examples if there are no answers."""

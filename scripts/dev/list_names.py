@@ -43,7 +43,7 @@ VERBS = frozenset(
     center change check choose clamp classify clean clear clip close cluster collapse collate collect combine compact
     compare compile compose compress compute concatenate configure connect convert copy correct correlate count create
     cross crosstab cut damage decode deduplicate delete dequantize describe deserialize detach detect digest discard
-    dispatch divide download draw drop dump embed encode end enforce ensure enter escape estimate evaluate evict exit
+    dispatch divide download draw drop dump edit embed encode end enforce ensure enter escape estimate evaluate evict exit
     expand explain export extend extract fetch fill filter find finetune fingerprint finish fit flatten flip flush
     forget fork format forward freeze from gather generate get group guard guess handle has hash hold identify import
     indent infer init initialize inject insert inspect install instruct interpolate interrupt invert is iterate join

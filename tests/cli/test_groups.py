@@ -1,4 +1,6 @@
 import csv
+import errno
+import io
 
 import pytest
 
@@ -30,6 +32,19 @@ def test_groups_are_merged_and_renamed_and_the_list_is_printed(groups, capsys):
     capsys.readouterr()
     assert groups("show") == 0
     assert [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.splitlines()] == ["name", "both", "rest of it"]
+
+
+class FullDisk(io.StringIO):
+    def write(self, _text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_what_was_saved_is_said_though_the_list_cannot_be_written(groups, monkeypatch, capsys):
+    with monkeypatch.context() as patches:
+        patches.setattr("sys.stdout", FullDisk())
+        assert groups("rename", "1", "new") == 1
+    assert "Saved: groups" in capsys.readouterr().err
+    assert Grouping.load("groups").names[0] == "new"
 
 
 def test_a_group_is_split_by_another_question_and_new_texts_follow(groups, monkeypatch):

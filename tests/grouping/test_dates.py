@@ -27,6 +27,11 @@ def test_a_blank_is_not_a_date(blank):
     assert parse_dates([blank, "2024-03-05"]) == [None, MARCH]
 
 
+def test_a_date_format_that_is_none_is_named():
+    with pytest.raises(InputError, match="The date format '%Y%Y' cannot be used"):
+        parse_dates(["20242024"], "%Y%Y")
+
+
 def test_other_dates_or_the_user_decide_the_order_of_day_and_month():
     assert parse_dates(["03/05/2024", "12/31/2023"]) == [MARCH, date(2023, 12, 31)]
     assert parse_dates(["05/03/2024", "31/12/2023"]) == [MARCH, date(2023, 12, 31)]

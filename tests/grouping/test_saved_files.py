@@ -11,7 +11,14 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder.grouping import saved_files
-from inbedder.grouping.saved_files import METADATA_FILE, check_save_folder, read_grouping_files, write_grouping_files
+from inbedder.grouping.saved_files import (
+    HASH,
+    METADATA_FILE,
+    check_save_folder,
+    hash_metadata,
+    read_grouping_files,
+    write_grouping_files,
+)
 
 ARRAYS = {"centres": np.eye(3, dtype=np.float32), "labels": np.arange(7)}
 
@@ -63,12 +70,22 @@ def overwrite(path):
     np.save(path, np.zeros(2))
 
 
+def replace_by_pipe(folder):
+    (folder / METADATA_FILE).unlink()
+    os.mkfifo(folder / METADATA_FILE)
+
+
 def edited(**changes):
     def edit(folder):
-        metadata = json.loads((folder / METADATA_FILE).read_text())
-        (folder / METADATA_FILE).write_text(json.dumps(metadata | changes))
+        metadata = json.loads((folder / METADATA_FILE).read_text()) | changes
+        (folder / METADATA_FILE).write_text(json.dumps(metadata | {HASH: hash_metadata(metadata)}))
 
     return edit
+
+
+def change_without_hash(folder):
+    path = folder / METADATA_FILE
+    path.write_text(path.read_text().replace('"a"', '"A"'))
 
 
 @pytest.mark.parametrize(
@@ -82,6 +99,9 @@ def edited(**changes):
         (lambda folder: truncate(npy_of(folder, "labels")), r"labels-\w+.npy has another SHA-256"),
         (lambda folder: overwrite(npy_of(folder, "centres")), r"centres-\w+.npy has another SHA-256"),
         (edited(format=9), "has format 9, and this version reads 1. Group again with --save"),
+        (edited(format=True), "has format True, and this version reads 1"),
+        (change_without_hash, "grouping.json has another SHA-256 than it records"),
+        (replace_by_pipe, "is a pipe"),
         (edited(arrays={}), "names no file for centres"),
         (edited(arrays={"centres": {"file": "../../etc/passwd", "sha256": ""}}), "names no file for centres"),
     ],
@@ -124,7 +144,7 @@ def test_bytes_that_are_no_array_are_damage_though_their_hash_is_right(folder, c
     path.write_bytes(content)
     metadata = json.loads((folder / METADATA_FILE).read_text())
     metadata["arrays"]["labels"]["sha256"] = hashlib.sha256(content).hexdigest()
-    (folder / METADATA_FILE).write_text(json.dumps(metadata))
+    (folder / METADATA_FILE).write_text(json.dumps(metadata | {HASH: hash_metadata(metadata)}))
     with pytest.raises(InputError, match=rf"is damaged: {path.name} is not an array"):
         read_grouping_files(folder, ("centres", "labels"))
 
@@ -167,6 +187,15 @@ from inbedder.grouping.saved_files import write_grouping_files
 for number in range(40):
     write_grouping_files(sys.argv[1], {"size": number + 1}, {"centres": np.full((number + 1, 2), int(sys.argv[2]))})
 """
+
+
+def test_a_saver_replaces_only_the_version_that_it_names(folder):
+    version = read_grouping_files(folder, ())[0][HASH]
+    second = write_grouping_files(folder, {"names": ["second"]}, ARRAYS, version)
+    assert read_grouping_files(folder, ())[0][HASH] == second != version
+    with pytest.raises(InputError, match=r"was saved by another process since it was loaded\. Load it again"):
+        write_grouping_files(folder, {"names": ["third"]}, ARRAYS, version)
+    assert read_grouping_files(folder, ())[0]["names"] == ["second"]
 
 
 def test_readers_of_two_savers_see_only_whole_groupings(folder):

@@ -1,5 +1,6 @@
 import contextlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from inbedder import Grouping, InBedder, cluster
 from inbedder.errors import InbedderError, InputError
 from inbedder.grouping.namers import NAMERS
+from inbedder.grouping.saved_files import HASH, hash_metadata
 from tests.conftest import blobs as narrow_blobs
 
 SIZES = (40, 30, 20)
@@ -195,6 +197,53 @@ def test_a_model_that_was_moved_is_found_by_its_new_name(make_model, tmp_path):
     assert np.array_equal(assignment.labels, result.labels)
 
 
+def test_all_edits_of_two_editors_survive(grouping, tmp_path):
+    grouping.save(tmp_path / "saved")
+
+    def rename(number):
+        for i in range(10):
+            with Grouping.edit(tmp_path / "saved") as edited:
+                edited.rename({number: f"{edited.names[number]} {number}{i}"})
+
+    before = grouping.names
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(rename, [0, 1]))
+    suffixes = ["".join(f" {number}{i}" for i in range(10)) for number in (0, 1)]
+    assert Grouping.load(tmp_path / "saved").names == [before[0] + suffixes[0], before[1] + suffixes[1], before[2]]
+
+
+def test_an_edit_that_fails_is_not_saved(grouping, tmp_path):
+    grouping.save(tmp_path / "saved")
+    with pytest.raises(KeyboardInterrupt), Grouping.edit(tmp_path / "saved") as edited:
+        edited.rename({0: "new"})
+        raise KeyboardInterrupt
+    assert Grouping.load(tmp_path / "saved").names == grouping.names
+    with pytest.raises(InputError, match="holds no grouping"), Grouping.edit(tmp_path / "none"):
+        pass
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_grouping_that_another_process_saved_since_is_not_replaced(grouping, tmp_path):
+    grouping.save(tmp_path / "saved")
+    first, second = (Grouping.load(tmp_path / "saved") for _ in range(2))
+    for name in ("A", "B"):
+        first.rename({0: name})
+        first.save(tmp_path / "saved")
+    with pytest.raises(InputError, match="was saved by another process since it was loaded"):
+        second.save(tmp_path / "saved")
+    second.save(tmp_path / "copy")
+    assert Grouping.load(tmp_path / "saved").names[0] == "B"
+    assert Grouping.load(tmp_path / "copy").names == grouping.names
+
+
+def write_metadata(file, content):
+    file.write_text(json.dumps(content | {HASH: hash_metadata(content)}))
+
+
+def make_group(**fields):
+    return {"name": "a", "size": 1, "keywords": [], "examples": [], "answers": {}, **fields}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -202,12 +251,14 @@ def test_a_model_that_was_moved_is_found_by_its_new_name(make_model, tmp_path):
         ({"groups": [{"name": "a"}] * 3}, "its settings are incomplete"),
         ({"provenance": {}}, "its settings are incomplete"),
         ({"provenance": None}, "its settings are incomplete"),
+        ({"groups": [make_group(size=size) for size in (2, -1, 3)]}, "a group has values of wrong types or below 0"),
+        ({"groups": [make_group(answers={"a": -1})] * 3}, "a group has values of wrong types or below 0"),
     ],
 )
 def test_incomplete_settings_are_damage(grouping, tmp_path, changes, message):
     grouping.save(tmp_path / "saved")
     file = tmp_path / "saved" / "grouping.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    write_metadata(file, json.loads(file.read_text()) | changes)
     with pytest.raises(InputError, match=f"is damaged: {message}"):
         Grouping.load(tmp_path / "saved")
 
@@ -230,7 +281,7 @@ def test_a_setting_of_any_wrong_type_is_damage_or_works(grouping, model, tmp_pat
         for key in parents:
             parent = parent[key]
         parent[last] = wrong_value
-        file.write_text(json.dumps(changed))
+        write_metadata(file, changed)
         with contextlib.suppress(InbedderError):
             loaded = Grouping.load(tmp_path / "saved")
             loaded.provenance.check(model)
