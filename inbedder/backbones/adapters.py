@@ -8,10 +8,12 @@ would pay at every start: ``InBedder("mini")`` in a fresh process on two CPU cor
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import regex
 import torch
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
@@ -25,6 +27,7 @@ from inbedder.errors import MissingExtraError, ModelError, format_value
 from inbedder.models.checksums import CHECKSUMS
 
 if TYPE_CHECKING:
+    from peft import PeftConfig
     from transformers import PreTrainedModel
 
 MERGEABLE_KINDS = ("LORA", "ADALORA", "IA3", "LOHA", "LOKR", "OFT", "BOFT", "VERA")
@@ -32,6 +35,12 @@ MERGEABLE_KINDS = ("LORA", "ADALORA", "IA3", "LOHA", "LOKR", "OFT", "BOFT", "VER
 _NON_PLAIN_OPTIONS = ("use_dora", "use_rslora", "alpha_pattern", "rank_pattern", "fan_in_fan_out", "layer_replication")
 _COPY_MARKERS = (".modules_to_save.", ".original_module.")
 """Parts of the names under which peft saves fully trained modules a second time when it also trains all biases."""
+ALL_LINEAR = "all-linear"
+"""The name of all linear layers in place of a pattern."""
+PATTERN_SECONDS = 2.0
+"""Time to match the patterns of an adapter against all module names."""
+_PLAIN_NAME = re.compile(r"[\w.-]+")
+_MATCHES_NOTHING = "(?!)"
 
 
 def find_adapter_folder(name: str, revision: str | None) -> str | None:
@@ -61,6 +70,9 @@ def read_config(adapter: Path) -> dict[str, Any]:
         raise ModelError(
             f"r and lora_alpha in {path} are {rank!r} and {alpha!r}; they must be positive numbers. Save the adapter again."
         )
+    targets = config.get("target_modules")
+    if not isinstance(targets, str | list | None):
+        raise ModelError(f"target_modules in {path} is {format_value(targets)}; it must be a list of names. Correct it.")
     if not isinstance(config.get("revision"), str | None):
         raise ModelError(f"revision in {path} is {format_value(config['revision'])}; it must be a commit. Correct it.")
     return config
@@ -162,13 +174,60 @@ def _check_complete(
 ) -> None:
     """Refuse an adapter without a delta for one of its target layers: its own base has fewer layers."""
     targets = config.get("target_modules")
-    if not targets or targets == "all-linear" or config.get("layers_to_transform") or config.get("exclude_modules"):
+    if not targets or targets == ALL_LINEAR or config.get("layers_to_transform") or config.get("exclude_modules"):
         return
     pattern = targets if isinstance(targets, str) else rf"(.*\.)?({'|'.join(re.escape(str(part)) for part in targets)})"
-    for name, module in model.named_modules():
-        is_target = isinstance(module, nn.Linear) and re.fullmatch(pattern, name)
-        if is_target and f"{name}.weight" not in delta_names and f"{name}.weight" not in replaced_weights:
+    linear_names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    for name in match_names(pattern, linear_names, adapter):
+        if f"{name}.weight" not in delta_names and f"{name}.weight" not in replaced_weights:
             raise _make_misfit_error(adapter, f"it holds no delta of {name}")
+
+
+def match_names(pattern: str, names: Sequence[str], adapter: str | Path, end: float | None = None) -> list[str]:
+    """Match module names by a pattern of an adapter, in bounded time.
+
+    Args:
+        pattern: A regular expression of a file that may be hostile.
+        names: Module names.
+        adapter: Its folder, for the message.
+        end: The latest end, of the monotonic clock; None allows ``PATTERN_SECONDS``.
+
+    Returns:
+        The names that it matches as a whole.
+
+    Raises:
+        ModelError: When it is no regular expression, or takes too long.
+    """
+    end = time.monotonic() + PATTERN_SECONDS if end is None else end
+    try:
+        compiled = regex.compile(pattern)
+        return [name for name in names if compiled.fullmatch(name, timeout=max(end - time.monotonic(), 1e-3))]
+    except (regex.error, TimeoutError, RecursionError) as error:
+        reason = str(error) if isinstance(error, regex.error) else "it takes too long"
+        place = f"in {Path(adapter) / ADAPTER_CONFIG}"
+        raise ModelError(f"The pattern {format_value(pattern)} {place} cannot be matched ({reason}). Correct it.") from error
+
+
+def _list_names(config: PeftConfig, model: nn.Module, adapter: str) -> None:
+    """Replace the patterns of a configuration, which peft matches without a limit, by the names that they match."""
+    names, end = [name for name, _ in model.named_modules()], time.monotonic() + PATTERN_SECONDS
+    for field in ("target_modules", "exclude_modules", "feedforward_modules"):
+        pattern = getattr(config, field, None)
+        if isinstance(pattern, str) and pattern != ALL_LINEAR:
+            matched = match_names(pattern, names, adapter, end)
+            setattr(config, field, "|".join(map(re.escape, matched)) or _MATCHES_NOTHING)
+    for field in ("rank_pattern", "alpha_pattern"):
+        values: dict[str, Any] = {}
+        for pattern, value in (getattr(config, field, None) or {}).items():  # of several that match, peft takes the first
+            matched = match_names(rf"(.*\.)?({pattern})", names, adapter, end)
+            values = dict.fromkeys(map(re.escape, matched), value) | values
+        if hasattr(config, field):
+            setattr(config, field, values)
+    for field in ("layers_pattern", "modules_to_save"):
+        value = getattr(config, field, None) or ()
+        if odd := [name for name in ([value] if isinstance(value, str) else value) if not _PLAIN_NAME.fullmatch(str(name))]:
+            place = f"in {Path(adapter) / ADAPTER_CONFIG}"
+            raise ModelError(f"{field} {place} has {format_value(odd[0])}, which is no name of a module. Correct it.")
 
 
 def _make_misfit_error(adapter: str | Path, reason: str) -> ModelError:
@@ -192,6 +251,7 @@ def with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
     try:
         config = PeftConfig.from_pretrained(adapter)
         config.inference_mode = True
+        _list_names(config, model, adapter)
         wrapped = PeftModel(model, config)
         loading = set_peft_model_state_dict(wrapped, weights)
         prefix = PEFT_TYPE_TO_PREFIX_MAPPING[config.peft_type]
@@ -199,6 +259,8 @@ def with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
         unmatched_keys = [*loading.unexpected_keys, *missing_keys]
         if not unmatched_keys:
             return wrapped.merge_and_unload() if merge else wrapped.get_base_model()
+    except ModelError:
+        raise
     except Exception as error:  # peft raises many kinds
         raise _make_misfit_error(adapter, " ".join(str(error).split())[:300]) from error
     raise _make_misfit_error(adapter, f"{unmatched_keys[0]} is in one of them only")

@@ -17,6 +17,8 @@ SETTINGS_FILE = "inbedder.json"
 MODULES_FILE = "modules.json"
 PAIRS_FILE = "conditional.json"
 CONFIG_FILES = ("config.json", "adapter_config.json")
+MAX_LABELS = 1_000_000
+"""Maximum number of labels of a model; transformers makes a name for each before it reads the weights."""
 LOCAL_IMPLEMENTATIONS = (
     "eager",
     "sdpa",
@@ -99,12 +101,12 @@ def read_json_object(path: Path) -> dict[str, Any]:
             raise ValueError("it must hold an object, {...}")
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} is damaged ({error}). Download the model again, or save it again.") from error
-    _check_implementations(path, values)
+    _check_values(path, values)
     return values
 
 
-def _check_implementations(path: Path, values: dict[str, Any]) -> None:
-    """Refuse a configuration that asks for attention or experts of another repository, at any depth, such as "x/kernels"."""
+def _check_values(path: Path, values: dict[str, Any]) -> None:
+    """Refuse a configuration that asks, at any depth, for code of another repository ("x/kernels") or for too many labels."""
     entries: list[tuple[str, Any]] = list(values.items())
     while entries:
         key, value = entries.pop()
@@ -112,6 +114,8 @@ def _check_implementations(path: Path, values: dict[str, Any]) -> None:
             items = value.items() if isinstance(value, dict) else enumerate(value)
             prefix = f"{key}." if "_implementation" in key else ""
             entries += [(f"{prefix}{name}", item) for name, item in items]
+        elif key.endswith("num_labels") and isinstance(value, int | float) and value > MAX_LABELS:
+            raise ModelError(f"{path} sets {format_value(key)} to {value:,}, more than {MAX_LABELS:,}. Correct or remove it.")
         elif "_implementation" not in key or "cache_implementation" in key:
             continue
         elif isinstance(value, str) and value not in LOCAL_IMPLEMENTATIONS:
@@ -164,7 +168,7 @@ def _is_valid(value: Any, kind: type) -> bool:
     return type(value) is kind and all(type(number) is int and number >= 1 for number in numbers)
 
 
-def make_load_error(name: str, error: Exception) -> ModelError:
+def make_load_error(name: str, error: BaseException) -> ModelError:
     """Make the error for a model that cannot be found or read."""
     if (Path(name) / PAIRS_FILE).is_file():
         return ModelError(

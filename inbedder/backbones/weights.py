@@ -166,7 +166,9 @@ def _read(file: str, base: str, load: Callable[[], Any]) -> Any:
     """Read a file with transformers; replace an error by one that names the file and the fix."""
     try:
         return load()
-    except Exception as error:  # a damaged file can raise anything
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a damaged file can raise anything, and the tokenizer's Rust a panic, which is no Exception
         reason = " ".join(str(error).split()) or type(error).__name__
         if "trust_remote_code" in reason:
             raise ModelError(

@@ -41,6 +41,15 @@ def change_weights(adapter, change):
     save_file(tensors, adapter / WEIGHTS, metadata={"format": "pt"})
 
 
+HOSTILE = r"(?:(?:(?:(?:[a-z.0-9_]+)+)+)+)+[XY]"
+HOSTILE_PATTERNS = [
+    {"target_modules": HOSTILE},
+    {"exclude_modules": HOSTILE, "target_modules": "none"},
+    {"rank_pattern": {HOSTILE: 2, "query": 2}},
+    {"alpha_pattern": {HOSTILE: 2}, "r": 2},
+]
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -55,6 +64,10 @@ def change_weights(adapter, change):
         ({"target_modules": ["query", "value", "key"]}, r"does not fit its base: it holds no delta of .*key"),
         ({"use_rslora": True, "target_modules": ["key"]}, "does not fit its base"),
         ({"base_model_name_or_path": None}, "does not name its base model"),
+        ({"target_modules": 5}, "target_modules in .* is 5; it must be a list of names"),
+        ({"target_modules": "((("}, r"The pattern '\(\(\(' in .*adapter_config.json cannot be matched \(missing \)"),
+        ({"modules_to_save": ["(a+)+"], "use_rslora": True}, "modules_to_save in .* has '\\(a\\+\\)\\+', which is no name"),
+        *(({**values, "use_rslora": True}, "does not fit its base|takes too long") for values in HOSTILE_PATTERNS),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(adapter, values, message):
@@ -155,6 +168,27 @@ def test_an_adapter_of_gpt2_with_transposed_weights_is_merged_as_by_peft(make_mo
     expected = model.merge_and_unload().state_dict()
     ours = with_adapter(AutoModelForCausalLM.from_pretrained(base), str(tmp_path / "adapter"), merge=True).state_dict()
     assert all(torch.allclose(ours[name], expected[name], atol=1e-5) for name in expected)
+
+
+def test_patterns_reach_the_modules_that_peft_matches(make_model, tmp_path):
+    torch.manual_seed(4)
+    config = LoraConfig(
+        r=4,
+        lora_alpha=8,
+        target_modules=r".*\.(query|key|dense)",
+        exclude_modules=r".*output\.dense",
+        rank_pattern={"query": 2, r"layer\.0\..*key": 3},
+        alpha_pattern={r".*\.key": 16},
+    )
+    base = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
+    model = get_peft_model(base, config)
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(parameter, std=0.2)
+    model.save_pretrained(tmp_path / "adapter")
+    expected = model.merge_and_unload().state_dict()
+    ours = with_adapter(AutoModelForMaskedLM.from_pretrained(make_model("bert")), str(tmp_path / "adapter"), merge=True)
+    assert all(torch.allclose(tensor, expected[name], atol=1e-5) for name, tensor in ours.state_dict().items())
 
 
 def test_a_whole_adapter_is_read_and_merged(make_model, adapter):

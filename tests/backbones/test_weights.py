@@ -130,6 +130,26 @@ def test_a_configuration_larger_than_its_weights_is_refused(copy_of, monkeypatch
         InBedder(folder, backbone=backbone)
 
 
+@pytest.mark.parametrize("values", [{"num_labels": 10**7}, {"num_labels": 1e9}, {"text_config": {"num_labels": 10**7}}])
+def test_more_labels_than_can_be_named_are_refused(copy_of, values):
+    folder = copy_of("bert")
+    change_config(folder, **values)
+    with pytest.raises(ModelError, match=r"num_labels' to 1.*, more than 1,000,000\. Correct or remove it"):
+        InBedder(folder)
+
+
+def test_a_panic_while_a_file_is_read_is_a_model_error(copy_of, monkeypatch):
+    class Panic(BaseException):
+        pass
+
+    def panic(*_args, **_options):
+        raise Panic("retry-limit-in-match over")
+
+    monkeypatch.setattr("inbedder.backbones.weights.AutoTokenizer.from_pretrained", panic)
+    with pytest.raises(ModelError, match=r"tokenizer\.json is missing or unusable \(retry-limit-in-match over\)"):
+        InBedder(copy_of("bert"))
+
+
 def test_the_weights_of_shards_are_counted_together(copy_of):
     folder = copy_of()
     AutoModelForMaskedLM.from_pretrained(folder).save_pretrained(folder, max_shard_size="20KB")
