@@ -181,7 +181,7 @@ def parse_group_count(k: str) -> int | str:
     Raises:
         BadParameter: If the value is neither a number nor "auto".
     """
-    if k != "auto" and not k.isdigit():
+    if k != "auto" and not (k.isdecimal() and len(k) < 10):
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
     return k if k == "auto" else int(k)
 

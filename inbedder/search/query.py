@@ -20,6 +20,9 @@ from inbedder.vectors import compute_row_cosines
 if TYPE_CHECKING:
     import pandas as pd
 
+MAX_RESULTS = 1_000_000
+"""Largest number of rows to return, and of candidates."""
+
 
 def search_rows(
     storage: Storage,
@@ -57,7 +60,7 @@ def search_rows(
         import pandas as pd
     except ImportError as error:
         raise MissingExtraError("pandas", "search") from error
-    k, candidates = check_integer("k", k, 1), check_integer("candidates", candidates, 1)
+    k, candidates = check_integer("k", k, 1, MAX_RESULTS), check_integer("candidates", candidates, 1, MAX_RESULTS)
     if not isinstance(query, str) or not query.strip():
         raise InputError(f"The query must be a non-empty string, not {format_value(query)}.")
     columns, vector_column = storage.columns, None

@@ -130,7 +130,7 @@ def test_cluster_writes_page_and_table_for_several_instructions(folder, monkeypa
         (("embed", "reviews.csv", "-o", "v.txt"), 2, "give a file that ends in .npy, .parquet"),
         (("embed", "reviews.csv", "-o", "no/folder/v.npy"), 2, "its folder does not exist"),
         (("cluster", "reviews.csv"), 2, "Missing option"),
-        (("cluster", "reviews.csv", "-i", "What?", "-k", "many"), 2, "give a number or auto"),
+        *((("cluster", "reviews.csv", "-i", "What?", "-k", k), 2, "give a number or auto") for k in ("many", "²", "9" * 5000)),
         (("cluster", "reviews.csv", "-i", "What?", "-k", "9"), 1, "a number from 1 to 4"),
         (("finetune", "none.yaml"), 1, "Cannot read the recipe none.yaml"),
         (("nonsense",), 2, "No such command"),

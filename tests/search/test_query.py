@@ -147,7 +147,9 @@ def test_searching_an_empty_index_is_refused(index):
     ("options", "message"),
     [
         ({"k": 0}, "k must be"),
+        ({"k": 10**12}, "k must be"),
         ({"candidates": 0}, "candidates must be"),
+        ({"candidates": 10**12}, "candidates must be"),
         ({"instruction": QUESTION, "weight": 2.0}, "weight must be"),
         ({"instruction": QUESTION, "weight": "half"}, "weight must be"),
     ],
