@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
+from inbedder.cancellation import check_cancelled
 from inbedder.classification.categories import Category, parse_categories
 from inbedder.classification.category_scores import DEFAULT_TEMPERATURE, choose_categories
 from inbedder.classification.classifier import add_examples
@@ -15,11 +17,13 @@ from inbedder.grouping.temperature import compute_probabilities
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import ServedModel
 from inbedder.server.request_body import BoundedRoute
-from inbedder.server.routes import PROBLEMS, find_model, to_json
+from inbedder.server.routes import PROBLEMS, check_answer_size, find_model, to_json
 from inbedder.server.schemas import Categories, ClassifyRequest
 from inbedder.vectors import similarity
 
 router = APIRouter(route_class=BoundedRoute, responses=PROBLEMS)
+SCORE_BYTES = 100
+"""About how many bytes a category has in an answer, beside its name."""
 
 
 @router.post("/v1/classify", response_model=Categories)
@@ -33,6 +37,8 @@ def _classify_texts(model: ServedModel, fields: ClassifyRequest) -> bytes:
     texts = [fields.input] if isinstance(fields.input, str) else fields.input
     categories = _parse_categories(fields)
     names = [category.name for category in categories]
+    longest = max(len(json.dumps(name)) for name in names)
+    check_answer_size(model, len(texts) * (min(fields.top_n, len(names)) + 1) * (longest + SCORE_BYTES))
     examples = [text for category in categories for text in category.examples]
     known_texts = [category.meaning for category in categories] + examples
     known_vectors, known_tokens = model.embed_texts(known_texts, fields.instruction)
@@ -42,6 +48,7 @@ def _classify_texts(model: ServedModel, fields: ClassifyRequest) -> bytes:
     probabilities, labels = compute_probabilities(scores, DEFAULT_TEMPERATURE), choose_categories(scores, fields.min_score)
     data: list[dict[str, Any]] = []
     for row, order in enumerate(np.argsort(-scores, axis=1, kind="stable")[:, : fields.top_n].tolist()):
+        check_cancelled()
         ranking = [
             {"category": names[i], "score": float(scores[row, i]), "probability": float(probabilities[row, i])} for i in order
         ]

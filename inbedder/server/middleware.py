@@ -14,6 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inbedder.server.access import AccessRules
+from inbedder.server.answer_writer import AnswerWriter
 from inbedder.server.body_reader import BodyReader
 from inbedder.server.http_errors import CLIENT_CLOSED_REQUEST, RefusalError, send_refusal
 from inbedder.server.log_format import describe_origin
@@ -49,6 +50,7 @@ class Guard:
         self.app, self.metrics = app, metrics
         self.access = AccessRules(settings.allowed_origins, key)
         self.bodies = BodyReader(settings, is_queue_full)
+        self.answers = AnswerWriter(self.bodies, settings.answer_timeout)
         self.handler: ASGIApp = self._handle
         if settings.allowed_origins:  # it answers preflights, which hold no key, and names the origin in refusals too
             self.handler = CORSMiddleware(
@@ -95,7 +97,7 @@ class Guard:
         async def record_start(message: Message) -> None:
             nonlocal has_started
             has_started = True
-            await send(message)
+            await self.answers.send(message, send)
 
         try:
             self.access.check_key(scope)

@@ -11,6 +11,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from inbedder.cache.store import hash_entry
+from inbedder.cancellation import check_cancelled
 from inbedder.prompting.templates import read_prompts
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import Instruction, ServedModel
@@ -47,6 +48,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 router = APIRouter(route_class=BoundedRoute, responses=PROBLEMS)
+NUMBER_BYTES = {"float": 22, "base64": 6}
+"""About how many bytes a number of a vector has in an answer."""
 
 
 def find_model(request: Request, name: str | None) -> ServedModel:
@@ -99,7 +102,23 @@ def to_json(value: Any) -> bytes:
     return _encode_json(value).encode()
 
 
+def check_answer_size(model: ServedModel, size: int) -> None:
+    """Refuse a request whose answer would be too long.
+
+    Args:
+        model: The model, with the settings.
+        size: About how many bytes the answer would have.
+
+    Raises:
+        RefusalError: When it is more than ``max_answer_bytes``.
+    """
+    limit = model.settings.max_answer_bytes
+    if size > limit:
+        raise RefusalError(422, f"The answer would have about {size:,} bytes, more than {limit:,}. Send fewer texts per request.")
+
+
 def _encode_json(value: Any) -> str:
+    check_cancelled()
     if isinstance(value, dict):
         return "{" + ",".join(f"{_encode_json(name)}:{_encode_json(member)}" for name, member in value.items()) + "}"
     if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
@@ -110,6 +129,8 @@ def _encode_json(value: Any) -> str:
 def _embed_openai(model: ServedModel, fields: EmbeddingsRequest) -> bytes:
     texts, instruction = _list_texts(model, fields.input), _choose_instruction(model, fields)
     options: dict[str, Any] = {"truncate": fields.truncate, "normalized": fields.normalized, "dimensions": fields.dimensions}
+    number_bytes = NUMBER_BYTES[fields.encoding_format or "float"]
+    check_answer_size(model, len(texts) * number_bytes * _count_numbers(model, instruction, fields.dimensions))
     vectors, tokens = model.embed_texts(texts, instruction, **options)
     columns: dict[str, list[Any]] = {"embedding": _format_vectors(vectors, fields.encoding_format or "float")}
     if model.embedder.store is not None:
@@ -118,6 +139,12 @@ def _embed_openai(model: ServedModel, fields: EmbeddingsRequest) -> bytes:
     data = [{"object": "embedding", "index": i, **dict(zip(columns, row, strict=True))} for i, row in enumerate(rows)]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return to_json({"object": "list", "model": model.name, "data": data, "usage": usage})
+
+
+def _count_numbers(model: ServedModel, instruction: Instruction, dimensions: int | None) -> int:
+    """Count the numbers of each vector of a request."""
+    dimension = model.select_encoder(instruction).dimension
+    return dimension if dimensions is None else min(dimensions, dimension)
 
 
 def _format_vectors(vectors: Vectors, encoding: str) -> list[Any]:
@@ -168,6 +195,8 @@ def _embed_cohere(model: ServedModel, fields: CohereRequest) -> bytes:
     if instruction is None and fields.input_type in sides:
         instruction = _get_side_instruction(model, sides[fields.input_type])
     options: dict[str, Any] = {"truncate": fields.truncate, "dimensions": fields.output_dimension}
+    number_bytes = sum(NUMBER_BYTES[encoding] for encoding in set(fields.embedding_types or ["float"]))
+    check_answer_size(model, len(fields.texts) * number_bytes * _count_numbers(model, instruction, fields.output_dimension))
     vectors, tokens = model.embed_texts(fields.texts, instruction, **options)
     by_type = {encoding: _format_vectors(vectors, encoding) for encoding in fields.embedding_types or ["float"]}
     meta = {"api_version": {"version": "2"}, "billed_units": {"input_tokens": tokens}}

@@ -49,7 +49,8 @@ class Settings(_OptionSettings):  # type: ignore[misc]
     max_body_bytes: int = Field(default=8_000_000, ge=1)
     """Maximum size of a request's body in bytes."""
     max_total_body_bytes: int = Field(default=32_000_000, ge=1)
-    """Maximum size in bytes of the bodies of all unanswered requests together; further bodies over 64 KiB get status 429."""
+    """Maximum size in bytes of the bodies of all unanswered requests, with the answers that wait to be read; further bodies over
+    64 KiB get status 429."""
     max_items: int = Field(default=2048, ge=1)
     """Maximum number of texts in a request."""
     max_characters: int = Field(default=200_000, ge=1)
@@ -70,6 +71,10 @@ class Settings(_OptionSettings):  # type: ignore[misc]
     """Maximum number of texts in one pass of a model, over all waiting requests."""
     body_timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     """Maximum seconds for a request's body to arrive."""
+    max_answer_bytes: int = Field(default=64_000_000, ge=1)
+    """Maximum size of an answer in bytes, estimated before the work. Base64 takes a quarter of what vectors as numbers take."""
+    answer_timeout: float = Field(default=30.0, gt=0, allow_inf_nan=False)
+    """Maximum seconds for a client to read 64 KiB of an answer."""
     grace: int = Field(default=30, ge=0)
     """Seconds that accepted requests have to finish after SIGTERM."""
 

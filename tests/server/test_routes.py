@@ -2,11 +2,13 @@
 
 import base64
 import json
+from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
 
 from inbedder import InBedder
+from inbedder.cancellation import CANCELLATION_CHECK
 from inbedder.server import routes
 from inbedder.server.routes import to_json
 from inbedder.vectors import normalize_vectors
@@ -48,6 +50,44 @@ def test_instruction_prompt_and_prompt_name_are_equivalent(client, tiny):
     for name in ("@topic", "topic"):
         vectors = read_vectors(client.post("/v1/embeddings", json={"input": TEXTS[1], "prompt_name": name}))
         np.testing.assert_allclose(vectors, expected[1:2], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/embeddings", {"input": ["a"] * 8}),
+        ("/v2/embed", {"texts": ["a"] * 8, "input_type": "clustering", "embedding_types": ["float", "base64"]}),
+        ("/v1/classify", {"input": ["a"] * 2, "categories": [{"name": "c" * 900, "description": "a"}, "b"], "top_n": 10**9}),
+    ],
+)
+def test_an_answer_that_would_be_too_long_is_refused_before_the_work(make_client, monkeypatch, path, fields):
+    assert make_client(max_answer_bytes=10_000).post(path, json=fields).status_code == 200
+    client = make_client(max_answer_bytes=5_000)
+    monkeypatch.setattr("inbedder.server.model_service.ServedModel.embed_texts", None)
+    response = client.post(path, json=fields)
+    assert response.status_code == 422
+    assert "more than 5,000. Send fewer texts per request." in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/classify"])
+def test_an_estimated_answer_is_at_least_as_long_as_the_answer(make_client, monkeypatch, path):
+    sizes = []
+    monkeypatch.setattr("inbedder.server.routes.check_answer_size", lambda _model, size: sizes.append(size))
+    monkeypatch.setattr("inbedder.server.classify_route.check_answer_size", lambda _model, size: sizes.append(size))
+    fields = {"input": TEXTS * 5, "instruction": QUESTION}
+    fields |= {"categories": [f"na\u0001me {i}" for i in range(9)], "top_n": 9} if path == "/v1/classify" else {}
+    answer = make_client().post(path, json=fields).content
+    assert len(answer) * 0.9 <= sizes[0] <= len(answer) * 2
+
+
+def test_building_an_answer_ends_when_the_client_disconnects():
+    def end():
+        raise CancelledError
+
+    token = CANCELLATION_CHECK.set(end)
+    with pytest.raises(CancelledError):
+        to_json({"data": [{"index": 0}]})
+    CANCELLATION_CHECK.reset(token)
 
 
 def test_without_normalization_vectors_are_as_the_model_gives_them(client, tiny):
