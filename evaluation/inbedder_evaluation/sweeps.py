@@ -156,7 +156,7 @@ def precisions(
 def guided(
     output: Output,
     model: Model = "mini",
-    sample: Annotated[int, typer.Option(min=50, help="Number of texts read under each instruction.")] = 1000,
+    sample: Annotated[list[int], typer.Option(min=50, help="Number of texts read under each instruction; repeatable.")] = [1000],  # noqa: B006
     data: Source = None,
     hub: Hub = False,
     protocol: Protocol = "k-means",
@@ -166,9 +166,9 @@ def guided(
 ) -> None:
     """Compare reading every text under the instruction with reading a sample and mapping the rest (``encode_guided``)."""
     loaded = InBedder(model, **add_protocol_options(model_options, protocol))
-    embedders = [make_embedders(loaded, guided=size)[0] for size in (None, sample)]
+    embedders = [make_embedders(loaded, guided=size)[0] for size in (None, *sample)]
     cells = _measure(embedders, output, Data(data, hub, limit=limit, protocol=protocol), task)
-    draw_bars(_group_by_model(cells), output.with_suffix(".png"), f"{model}: all texts read, or {sample}")
+    draw_bars(_group_by_model(cells), output.with_suffix(".png"), f"{model}: all texts read, or {', '.join(map(str, sample))}")
 
 
 @app.command()
