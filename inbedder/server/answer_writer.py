@@ -38,10 +38,13 @@ class AnswerWriter:
             RefusalError: When the client does not read a part in time. The answer then ends early, and so does the connection.
         """
         body = message.get("body", b"")
+        if len(body) <= PART_BYTES:
+            await send(message)
+            return
         with self._count(len(body)):
-            for start in range(0, max(len(body), 1), PART_BYTES):
+            for start in range(0, len(body), PART_BYTES):
                 has_more = message.get("more_body", False) or start + PART_BYTES < len(body)
-                part = {**message, "body": body[start : start + PART_BYTES], "more_body": has_more} if body else message
+                part = {**message, "body": body[start : start + PART_BYTES], "more_body": has_more}
                 try:
                     await asyncio.wait_for(send(part), self._seconds)
                 except asyncio.TimeoutError:

