@@ -55,8 +55,8 @@ def parse_dates(values: Sequence[Any], date_format: str | None = None) -> list[d
         The day of each value in its own time zone; None for a blank value.
 
     Raises:
-        InputError: If a value is not a date, the format is none, or the order of day and month is ambiguous (03/04/2024) in all
-            values.
+        InputError: If a value is not a date, the date format is invalid, or every value leaves open which number is the day
+            (03/04/2024).
     """
     strings = sorted({value.strip() for value in values if isinstance(value, str) and not _is_undated(value)})
     day_first = date_format is None and _is_day_first(strings)

@@ -240,7 +240,7 @@ class Grouping:
             >>> Grouping.load(folder).names
             ['Animals', 'Parcels']
         """
-        cls.load(folder)  # refuses a folder without a grouping before the lock makes one
+        read_grouping_files(folder, ())  # refuses a folder without a grouping before the lock makes one
         with lock_grouping(folder) as root:
             grouping = cls.load(root, model, **load_options)
             yield grouping

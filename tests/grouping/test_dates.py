@@ -27,7 +27,7 @@ def test_a_blank_is_not_a_date(blank):
     assert parse_dates([blank, "2024-03-05"]) == [None, MARCH]
 
 
-def test_a_date_format_that_is_none_is_named():
+def test_an_invalid_date_format_is_named():
     with pytest.raises(InputError, match="The date format '%Y%Y' cannot be used"):
         parse_dates(["20242024"], "%Y%Y")
 
