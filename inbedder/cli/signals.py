@@ -77,5 +77,5 @@ def handle_signals() -> Iterator[None]:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         for number, previous_handler in handler.previous_handlers.items():
             signal.signal(number, previous_handler)
-    if handler.received is not None:
-        raise handler.make_exception()
+        if handler.received is not None:  # also when the exception was swallowed, and the command ended with another
+            raise handler.make_exception()

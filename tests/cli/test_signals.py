@@ -37,13 +37,28 @@ def test_swallowed_signal_is_raised_again(number):
     assert not is_done
 
 
-def test_swallowed_signal_at_the_end_is_raised():
+@pytest.mark.parametrize("code", [None, 0])
+def test_swallowed_signal_at_the_end_is_raised(code):
     with pytest.raises(KeyboardInterrupt), handle_signals():
         try:
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(5)
         except KeyboardInterrupt:
             pass
+        if code is not None:
+            raise SystemExit(code)  # as typer ends a command
+
+
+def test_a_swallowed_and_kept_signal_is_raised_at_the_end():
+    kept = []
+    with pytest.raises(SystemExit) as error, handle_signals():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        except SystemExit as swallowed:
+            kept.append(swallowed)
+        raise SystemExit(0)
+    assert error.value.code == TERMINATED
 
 
 def test_cleanup_is_not_interrupted():

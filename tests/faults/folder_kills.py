@@ -147,9 +147,8 @@ def save_often(source: str, target: str) -> None:
     """Save a grouping again and again, in a process of its own."""
     from inbedder import Grouping
 
-    grouping = Grouping.load(source)
     for _ in range(SAVES):
-        grouping.save(target)
+        Grouping.load(source).save(target)  # loaded anew: one that was saved here would not replace the other's
 
 
 def write_and_count(name: str, source: str, target: str, at: int | None, sender: Any) -> None:
