@@ -1,31 +1,77 @@
-"""Sending of answers in parts, of which a client that does not read holds up one only, and only for a time."""
+"""Sending of answers in parts, within bounds of memory over all requests, and of time for each client."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 from starlette.types import Message, Send
 
-from inbedder.server.body_reader import BodyReader
 from inbedder.server.http_errors import CLIENT_CLOSED_REQUEST, RefusalError
+from inbedder.server.settings import Settings
 
 PART_BYTES = 65_536
 """Maximum size of a part, as large as what the server hands to the system before it waits for the client."""
+TIMEOUT_BYTES = 1_000_000
+"""Number of bytes of an answer that a client must read within ``answer_timeout``."""
+SMALL_ANSWER_BYTES = 65_536
+"""Answers up to this size are built even while larger ones fill ``max_total_answer_bytes``."""
+
+
+@dataclass
+class AnswerSpace:
+    """What the answer of one request takes of the memory for answers."""
+
+    writer: AnswerWriter
+    held_bytes: int = 0
 
 
 class AnswerWriter:
     """The answers of all requests of a server."""
 
-    def __init__(self, bodies: BodyReader, seconds: float) -> None:
+    def __init__(self, settings: Settings) -> None:
         """Start without answers.
 
         Args:
-            bodies: The bodies of the server, with which the bytes of answers are counted.
-            seconds: Maximum time for a client to read a part.
+            settings: The bounds.
         """
-        self._bodies, self._seconds = bodies, seconds
+        self.total_bytes = 0
+        """Number of bytes of all answers that are built, or not yet read."""
+        self._settings = settings
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def open_space(self) -> Iterator[None]:
+        """Count what a request reserves for its answer until the request ends."""
+        space = AnswerSpace(self)
+        token = SPACE.set(space)
+        try:
+            yield
+        finally:
+            SPACE.reset(token)
+            with self._lock:
+                self.total_bytes -= space.held_bytes
+
+    def reserve(self, space: AnswerSpace, size: int) -> None:
+        """Reserve memory for an answer before it is built.
+
+        Args:
+            space: That of the answer's request.
+            size: About how many bytes the answer has.
+
+        Raises:
+            RefusalError: When other answers leave too little of ``max_total_answer_bytes``.
+        """
+        with self._lock:
+            others = self.total_bytes - space.held_bytes
+            if others and size > SMALL_ANSWER_BYTES and others + size > self._settings.max_total_answer_bytes:
+                raise RefusalError(429, "Too many long answers at a time. Try again later.", retry_after=1)
+            self.total_bytes, space.held_bytes = others + size, size
 
     async def send(self, message: Message, send: Send) -> None:
         """Send a message, and the body of an answer part by part.
@@ -35,25 +81,29 @@ class AnswerWriter:
             send: Sends a message; it waits while the client has not read the earlier ones.
 
         Raises:
-            RefusalError: When the client does not read a part in time. The answer then ends early, and so does the connection.
+            RefusalError: When the client does not read the answer in time. It then ends early, and so does the connection.
         """
         body = message.get("body", b"")
         if len(body) <= PART_BYTES:
             await send(message)
             return
-        with self._count(len(body)):
-            for start in range(0, len(body), PART_BYTES):
-                has_more = message.get("more_body", False) or start + PART_BYTES < len(body)
-                part = {**message, "body": body[start : start + PART_BYTES], "more_body": has_more}
-                try:
-                    await asyncio.wait_for(send(part), self._seconds)
-                except asyncio.TimeoutError:
-                    raise RefusalError(CLIENT_CLOSED_REQUEST, "The client does not read the answer.", close=True) from None
+        first_moment = time.monotonic()
+        for start in range(0, len(body), PART_BYTES):
+            end = start + PART_BYTES
+            part = {**message, "body": body[start:end], "more_body": message.get("more_body", False) or end < len(body)}
+            deadline = first_moment + self._settings.answer_timeout * (1 + end / TIMEOUT_BYTES)
+            try:
+                await asyncio.wait_for(send(part), deadline - time.monotonic())
+            except asyncio.TimeoutError:
+                raise RefusalError(CLIENT_CLOSED_REQUEST, "The client does not read the answer.", close=True) from None
 
-    @contextmanager
-    def _count(self, count: int) -> Iterator[None]:
-        self._bodies.total_bytes += count
-        try:
-            yield
-        finally:
-            self._bodies.total_bytes -= count
+
+SPACE: ContextVar[AnswerSpace | None] = ContextVar("space", default=None)
+"""The space of the current request's answer."""
+
+
+def reserve_answer(size: int) -> None:
+    """Reserve memory for the answer of the current request, as ``AnswerWriter.reserve`` does; outside of a server do nothing."""
+    space = SPACE.get()
+    if space is not None:
+        space.writer.reserve(space, size)

@@ -28,7 +28,7 @@ class BodyReader:
             is_queue_full: Whether a request that needs a model would be refused, so that its body need not be read.
         """
         self.total_bytes = 0
-        """Number of bytes of the bodies of all requests that are not yet answered, and of answers that are not yet read."""
+        """Number of bytes of the bodies of all requests that are not yet answered."""
         self._settings, self._is_queue_full = settings, is_queue_full
 
     @asynccontextmanager

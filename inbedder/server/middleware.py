@@ -50,7 +50,7 @@ class Guard:
         self.app, self.metrics = app, metrics
         self.access = AccessRules(settings.allowed_origins, key)
         self.bodies = BodyReader(settings, is_queue_full)
-        self.answers = AnswerWriter(self.bodies, settings.answer_timeout)
+        self.answers = AnswerWriter(settings)
         self.handler: ASGIApp = self._handle
         if settings.allowed_origins:  # it answers preflights, which hold no key, and names the origin in refusals too
             self.handler = CORSMiddleware(
@@ -102,7 +102,8 @@ class Guard:
         try:
             self.access.check_key(scope)
             async with self.bodies.read(scope, receive) as receive_body:
-                await self.app(scope, receive_body, record_start)
+                with self.answers.open_space():
+                    await self.app(scope, receive_body, record_start)
             return
         except RefusalError as error:
             refusal = error

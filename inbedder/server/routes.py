@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from fastapi import APIRouter, Request, Response
 from inbedder.cache.store import hash_entry
 from inbedder.cancellation import check_cancelled
 from inbedder.prompting.templates import read_prompts
+from inbedder.server.answer_writer import reserve_answer
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import Instruction, ServedModel
 from inbedder.server.request_body import BoundedRoute
@@ -94,12 +97,15 @@ def to_json(value: Any) -> bytes:
     """Convert a value to JSON; NaN raises an error.
 
     Args:
-        value: A JSON value. Python's encoder lets no other thread run, so it encodes one vector after another.
+        value: A JSON value, also with arrays as lists. Python's encoder lets no other thread run, so it encodes one vector after another.
 
     Returns:
         The JSON in UTF-8.
     """
-    return _encode_json(value).encode()
+    buffer = io.BytesIO()
+    for piece in _encode_json(value):
+        buffer.write(piece.encode())
+    return buffer.getvalue()
 
 
 def check_answer_size(model: ServedModel, size: int) -> None:
@@ -110,20 +116,30 @@ def check_answer_size(model: ServedModel, size: int) -> None:
         size: About how many bytes the answer would have.
 
     Raises:
-        RefusalError: When it is more than ``max_answer_bytes``.
+        RefusalError: When it is more than ``max_answer_bytes``, or other answers take the memory.
     """
     limit = model.settings.max_answer_bytes
     if size > limit:
         raise RefusalError(422, f"The answer would have about {size:,} bytes, more than {limit:,}. Send fewer texts per request.")
+    reserve_answer(size)
 
 
-def _encode_json(value: Any) -> str:
+def _encode_json(value: Any) -> Iterator[str]:
+    """Encode a value piece by piece, so that an answer is in memory once."""
     check_cancelled()
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_encode_json(name)}:{_encode_json(member)}" for name, member in value.items()) + "}"
-    if isinstance(value, list) and value and isinstance(value[0], (dict, list)):
-        return "[" + ",".join(map(_encode_json, value)) + "]"
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        for index, (name, member) in enumerate(value.items()):
+            yield f"{'{' if index == 0 else ','}{json.dumps(name, ensure_ascii=False)}:"
+            yield from _encode_json(member)
+        yield "}" if value else "{}"
+    elif isinstance(value, list) and value and isinstance(value[0], (dict, list, np.ndarray)):
+        for index, member in enumerate(value):
+            yield "[" if index == 0 else ","
+            yield from _encode_json(member)
+        yield "]"
+    else:
+        members = value.tolist() if isinstance(value, np.ndarray) else value
+        yield json.dumps(members, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
 def _embed_openai(model: ServedModel, fields: EmbeddingsRequest) -> bytes:
@@ -150,8 +166,7 @@ def _count_numbers(model: ServedModel, instruction: Instruction, dimensions: int
 def _format_vectors(vectors: Vectors, encoding: str) -> list[Any]:
     if encoding == "base64":
         return [base64.b64encode(row.tobytes()).decode() for row in vectors.astype("<f4")]
-    rows: list[Any] = vectors.tolist()
-    return rows
+    return list(vectors)
 
 
 def _list_texts(model: ServedModel, inputs: str | list[str] | list[int] | list[list[int]]) -> list[str]:

@@ -73,8 +73,10 @@ class Settings(_OptionSettings):  # type: ignore[misc]
     """Maximum seconds for a request's body to arrive."""
     max_answer_bytes: int = Field(default=64_000_000, ge=1)
     """Maximum size of an answer in bytes, estimated before the work. Base64 takes a quarter of what vectors as numbers take."""
+    max_total_answer_bytes: int = Field(default=128_000_000, ge=1)
+    """Maximum size in bytes of all answers that are built or not yet read; further requests get status 429."""
     answer_timeout: float = Field(default=30.0, gt=0, allow_inf_nan=False)
-    """Maximum seconds for a client to read 64 KiB of an answer."""
+    """Maximum seconds for a client to read each megabyte of an answer."""
     grace: int = Field(default=30, ge=0)
     """Seconds that accepted requests have to finish after SIGTERM."""
 

@@ -171,6 +171,36 @@ def _send_forty(texts: list[str]) -> Callable[[Server], int]:
     return send
 
 
+def _send_without_reading(path: str, body: bytes, seconds: float) -> Callable[[Server], int]:
+    """Send forty requests, read nothing for some seconds, and return the highest of the statuses that wait then."""
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n"
+
+    def send(server: Server) -> int:
+        connections = []
+        for _ in range(40):
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(TIMEOUT_SECONDS)
+            connection.connect(server.address)
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            connections.append(connection)
+        time.sleep(seconds)
+        codes = set()
+        for connection in connections:
+            connection.settimeout(0.2)
+            with connection, suppress(OSError):
+                codes.add(int(connection.recv(64).split()[1]))
+        return max(codes, default=0)
+
+    return send
+
+
+MANY_TEXTS = json.dumps({"input": ["a"] * 2048, "instruction": INSTRUCTION}).encode()
+CATEGORIES = [{"name": f"c{number} " + "x" * 4000, "description": "ab"[number % 2]} for number in range(800)]
+LARGE_CLASSIFICATION = json.dumps({"input": ["a"] * 2048, "categories": CATEGORIES, "top_n": 1_000_000_000}).encode()
+"""Its answer would have 6.5 GB."""
+WIDE_CLASSIFICATION = json.dumps({"input": ["a"] * 2048, "categories": CATEGORIES[:5], "top_n": 5}).encode()
+"""Its answer has 41 MB, most of which are names."""
 SURROGATE = '"\\ud83d"'
 GET = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 CASES: dict[str, tuple[Callable[[Server], int], set[int]]] = {
@@ -209,6 +239,12 @@ CASES: dict[str, tuple[Callable[[Server], int], set[int]]] = {
     "sixty bodies that never end": (_send_unfinished_bodies, {0, 408, 413, 429, 503}),
     "forty requests of sixty texts": (_send_forty([f"text number {number} of many" for number in range(60)]), {200, 429}),
     "forty requests of 7.9 MB": (_send_forty([f"{number} " + "word " * 780 for number in range(2000)]), {413, 422, 429}),
+    "a classification whose answer is larger than memory": (_post("/v1/classify", LARGE_CLASSIFICATION), {422}),
+    "forty clients that do not read vectors": (_send_without_reading("/v1/embeddings", MANY_TEXTS, 15), {0, 200, 429}),
+    "forty clients that do not read classifications": (
+        _send_without_reading("/v1/classify", WIDE_CLASSIFICATION, 15),
+        {0, 200, 429},
+    ),
     "a page of another site": (lambda server: server.send("GET", "/docs", headers={"Origin": "http://example.com"})[0], {403}),
 }
 """What is sent, and the statuses that it may get; 0 is a connection that the server closed."""

@@ -284,7 +284,9 @@ def test_json_is_that_of_python():
     for value in values:
         assert json.loads(to_json(value)) == value
         assert to_json(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    for value in (float("nan"), {"a": [[float("inf")]]}):
+    rows = np.array([[0.5, 1e-9], [-3.0, 0.1]], np.float32)
+    assert to_json({"a": list(rows)}) == to_json({"a": rows.tolist()})
+    for value in (float("nan"), {"a": [[float("inf")]]}, [np.array([np.nan])]):
         with pytest.raises(ValueError):
             to_json(value)
 
