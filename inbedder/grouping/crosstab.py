@@ -8,6 +8,7 @@ over all cells of the table by Benjamini and Hochberg's false discovery rate.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from inbedder.arguments import check_columns, check_integer, check_list
 from inbedder.errors import InputError, MissingExtraError, format_value
 from inbedder.grouping.dates import is_date_column, make_calendar, parse_dates
 from inbedder.io.cell_values import is_missing
+from inbedder.io.column_types import format_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -286,9 +288,9 @@ def _format_cell(value: Any) -> str:
     """Format a value for a table: 4.0 as "4", a blank as an empty string."""
     if is_missing(value):
         return ""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return " ".join(str(value).split())
+    if isinstance(value, (float, np.floating)):
+        return format_number(value)
+    return " ".join(unicodedata.normalize("NFC", str(value)).split())
 
 
 def _is_number(name: str) -> bool:

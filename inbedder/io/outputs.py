@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from inbedder.errors import InputError, MissingExtraError, format_value
 from inbedder.io.cell_values import dump_json, is_missing, to_text
+from inbedder.io.column_types import has_one_kind
 from inbedder.io.columns import Record, list_columns
 from inbedder.io.csv_cells import format_row
 from inbedder.io.files import atomic_write, check_target
@@ -108,9 +109,13 @@ def _make_arrow_column(pyarrow: Any, values: Sequence[Any]) -> Any:
     """Convert values to a column of their common type, or to text if they have none."""
     cleaned = [clean_text(value) if isinstance(value, str) else value for value in values]
     try:
-        return pyarrow.array(cleaned)
+        if has_one_kind(cleaned):
+            has_nanoseconds = any(getattr(value, "nanosecond", 0) for value in cleaned)  # which pyarrow would drop
+            zone = next((value.tzinfo for value in cleaned if getattr(value, "nanosecond", 0)), None)
+            return pyarrow.array(cleaned, pyarrow.timestamp("ns", zone) if has_nanoseconds else None)
     except (pyarrow.ArrowException, OverflowError):
-        return pyarrow.array([None if is_missing(value) else clean_text(to_text(value)) for value in cleaned])
+        pass
+    return pyarrow.array([None if is_missing(value) else clean_text(to_text(value)) for value in cleaned])
 
 
 class VectorWriter:

@@ -12,8 +12,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from inbedder.errors import InputError, MissingExtraError, format_names, format_value
 from inbedder.io.cell_values import is_missing, to_text
+from inbedder.io.column_types import shorten_digits
 from inbedder.prompting.tokenization import clean_text
 
 MAX_ROWS = 1_048_576
@@ -26,8 +29,8 @@ FIRST_YEAR = 1900
 """The first year of a sheet's calendar; earlier dates are written as text."""
 ESCAPE_LIKE = re.compile("_(?=x[0-9A-Fa-f]{4}_)")
 """The start of a text such as _x000D_, which a sheet would read as a control character."""
-MAX_EXACT_INTEGER = 2**53
-"""Larger integers, such as long ids, would lose digits in a sheet and are written as text."""
+MAX_DIGITS = 15
+"""Numbers of more digits, such as long ids, would lose some in a sheet and are written as text."""
 
 
 def import_openpyxl() -> Any:
@@ -165,8 +168,10 @@ def _convert_value(value: Any) -> Any:
     """Convert a value to one that a cell can hold."""
     if is_missing(value):
         return None
+    if isinstance(value, np.floating):
+        value = shorten_digits(float(value), type(value))
     is_number = isinstance(value, (int, float, Decimal)) and abs(value) != math.inf
-    if is_number and not (isinstance(value, int) and abs(value) > MAX_EXACT_INTEGER):
+    if is_number and (isinstance(value, float) or len(Decimal(value).normalize().as_tuple().digits) <= MAX_DIGITS):
         return value
     if isinstance(value, datetime.date) and value.year >= FIRST_YEAR and getattr(value, "tzinfo", None) is None:
         return value

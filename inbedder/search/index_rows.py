@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
+
 from inbedder.errors import InputError, format_names, format_value
 from inbedder.io.cell_values import is_missing
+from inbedder.io.column_types import parse_numbers, shorten_digits
 from inbedder.io.columns import explain_missing_text
 from inbedder.io.outputs import import_parquet
 from inbedder.prompting.tokenization import clean_text
@@ -21,8 +24,8 @@ RESULT_COLUMNS = ("score", "generic_score", "instructed_score", "answer")
 """Columns that a search adds to its rows."""
 FORBIDDEN_CHARACTERS = (".", "`", "*", "\0")
 """Characters that the engine does not accept in the name of a column."""
-WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
-DECIMAL_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+NARROW_FLOATS = {"float": np.float32, "float32": np.float32, "halffloat": np.float16, "float16": np.float16}
+"""Types of pyarrow and pandas whose numbers have fewer digits than Python's."""
 Record = Mapping[str, Any]
 Data = Any
 """Texts (a list of strings), a table (a list of dicts, a pandas frame or a pyarrow table), or ``Rows``."""
@@ -99,11 +102,14 @@ def _list_records(data: Data, text_column: str) -> list[Record]:
     if duplicates := [name for name, count in Counter(names).items() if count > 1]:
         raise InputError(f"Several columns are called {format_names(duplicates)}. Rename or drop them.")
     if hasattr(data, "to_pylist"):
-        items = list(data.to_pylist())
+        items, types = list(data.to_pylist()), data.schema.types
     elif hasattr(data, "to_dict"):
-        items = list(data.to_dict("records"))
+        items, types = list(data.to_dict("records")), data.dtypes
     else:
-        items = list(data)
+        items, types = list(data), ()
+    for name, dtype in zip(names, map(NARROW_FLOATS.get, map(str, types)), strict=False):
+        if dtype is not None:
+            items = [{**item, name: shorten_digits(item[name], dtype)} for item in items]
     if all(isinstance(item, Mapping) for item in items):
         return [{str(name): cell for name, cell in item.items()} for item in items]
     if any(isinstance(item, Mapping) for item in items):
@@ -147,7 +153,7 @@ def to_typed_array(values: Sequence[Any], arrow_type: Any = None, name: str = ""
     """Convert values to an array of one type.
 
     Args:
-        values: n values; strings that are all whole numbers or all decimals, as in a .csv, become numbers.
+        values: n values; strings that are all spelled as numbers, as in a .csv, become numbers.
         arrow_type: The column's arrow type; None infers one.
         name: The column, for messages.
 
@@ -161,11 +167,10 @@ def to_typed_array(values: Sequence[Any], arrow_type: Any = None, name: str = ""
     cells = [value for value in values if value is not None]
     strings = [value for value in cells if isinstance(value, str)]
     if strings and (arrow_type is not None or len(strings) == len(cells)):
-        for pattern, number in ((WHOLE_NUMBER, int), (DECIMAL_NUMBER, float)):
-            fits = arrow_type is None or (pa.types.is_integer(arrow_type) if number is int else pa.types.is_floating(arrow_type))
-            if fits and all(pattern.fullmatch(value) for value in strings):
-                values = [number(value) if isinstance(value, str) else value for value in values]
-                break
+        numbers = _parse_as(strings, arrow_type)
+        if numbers is not None:
+            remaining = iter(numbers)
+            values = [next(remaining) if isinstance(value, str) else value for value in values]
     if not cells:
         return pa.nulls(len(values), arrow_type or pa.string())
     try:
@@ -178,3 +183,15 @@ def to_typed_array(values: Sequence[Any], arrow_type: Any = None, name: str = ""
             )
         message = f"Column {format_value(name)} holds {arrow_type}, but a new value does not: {error}. Correct the value."
         raise InputError(message) from error
+
+
+def _parse_as(texts: Sequence[str], arrow_type: Any) -> list[Any] | None:
+    """Read texts as numbers, if that is beyond doubt; for a column that has numbers, other spellings of decimals too."""
+    numbers = parse_numbers(texts)
+    if arrow_type is None:
+        return numbers
+    pa, _ = import_parquet()
+    if pa.types.is_floating(arrow_type):
+        with suppress(ValueError):
+            return [float(text) for text in texts]
+    return numbers if pa.types.is_integer(arrow_type) else None

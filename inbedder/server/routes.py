@@ -97,7 +97,7 @@ def to_json(value: Any) -> bytes:
     """Convert a value to JSON; NaN raises an error.
 
     Args:
-        value: A JSON value, also with arrays as lists. Python's encoder lets no other thread run, so it encodes one vector after another.
+        value: A JSON value; an array becomes a list. Vectors are encoded one by one: Python's encoder lets no other thread run.
 
     Returns:
         The JSON in UTF-8.

@@ -8,6 +8,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pyarrow.parquet
 import pytest
 
@@ -190,3 +191,22 @@ def test_a_flipped_bit_in_a_written_parquet_file_is_detected(tmp_path):
         file.write_bytes(content)
         with pytest.raises(InputError, match="CRC"):
             read_rows(str(file))
+
+
+FIRST_DAY, TIME = datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1, 5, 30)
+ZONED = TIME.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=3)))
+PRECISE = pandas.Timestamp("2020-01-01 00:00:00.123456789")
+
+
+@pytest.mark.parametrize("values", [[FIRST_DAY, TIME], [TIME, FIRST_DAY], [TIME, ZONED], [ZONED, TIME, FIRST_DAY]], ids=str)
+def test_dates_of_several_kinds_lose_neither_time_nor_zone_in_parquet(tmp_path, values):
+    write_records([{"when": value} for value in [*values, None]], tmp_path / "t.parquet")
+    assert [row["when"] for row in read_rows(str(tmp_path / "t.parquet"))] == [*map(str, values), None]
+
+
+@pytest.mark.parametrize(
+    "values", [[FIRST_DAY, FIRST_DAY], [TIME, TIME], [ZONED, ZONED], [PRECISE, PRECISE], [PRECISE.tz_localize("UTC")]], ids=str
+)
+def test_dates_of_one_kind_keep_their_type_in_parquet(tmp_path, values):
+    write_records([{"when": value} for value in values], tmp_path / "t.parquet")
+    assert [row["when"] for row in read_rows(str(tmp_path / "t.parquet"))] == values

@@ -89,3 +89,27 @@ def test_a_file_with_flipped_bits_is_read_or_refused(tmp_path):
         path.write_bytes(damaged)
         with contextlib.suppress(InputError):
             read_rows(str(path))
+
+
+def test_numbers_of_few_bits_are_read_with_their_own_digits(tmp_path):
+    floats = pyarrow.array([4.1, None], pyarrow.float32())
+    lists = pyarrow.array([[4.1], None], pyarrow.list_(pyarrow.float32()))
+    halves = pyarrow.array([1.1, 2.0], pyarrow.float64()).cast(pyarrow.float16())
+    path = write(tmp_path, text=["a b", "c d"], floats=floats, lists=lists, halves=halves)
+    assert read_rows(path) == [
+        {"text": "a b", "floats": 4.1, "lists": [4.1], "halves": 1.1},
+        {"text": "c d", "floats": None, "lists": None, "halves": 2.0},
+    ]
+
+
+def test_a_text_that_many_rows_share_is_in_memory_once(tmp_path):
+    texts = read_table(write(tmp_path, text=["a b" * 1000] * 3000, note=[b"c"] * 3000)).texts
+    assert len(texts) == 3000 and len({id(text) for text in texts}) <= 3
+
+
+def test_a_cell_beyond_the_limit_of_text_files_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("inbedder.io.parquet_rows.MAX_LINE_CHARACTERS", 10)
+    path = write(tmp_path, text=["a b", "c d"], note=["x" * 10, "y" * 11])
+    with pytest.raises(InputError, match="column 'note' has a cell of more than 10 bytes"):
+        read_rows(path)
+    assert read_table(write(tmp_path, text=["a b"], note=["x" * 10])).texts == ["a b"]
