@@ -245,9 +245,18 @@ def _detect_delimiter(head: list[str], delimiters: str) -> str:
 
 
 def _read_xlsx(path: str) -> Rows:
-    rows = read_sheet(path)
-    header = Header(next(filter(None, rows), []), f"The header of {format_value(path)}")
-    for number, cells in enumerate(rows, start=1):
-        if cells:
-            header.extend(len(cells))
-            yield number, header.make_record([*cells, *[None] * (len(header.names) - len(cells))])
+    rows = enumerate(read_sheet(path), start=1)
+    header_number, cells = next(filter(lambda row: row[1], rows), (0, []))
+    header = Header(cells, f"The header of {format_value(path)}")
+    is_title = len(header.names) == 1  # possibly, until a row is seen
+    for number, cells in rows:
+        if not cells:
+            continue
+        if is_title and len(cells) > 1 and all(isinstance(cell, str) and cell for cell in cells):
+            raise InputError(
+                f"{format_value(path)}: row {header_number} has one cell and row {number} has {len(cells)}. "
+                f"If row {number} is the header, delete the rows above it; if not, name every column."
+            )
+        is_title = False
+        header.extend(len(cells))
+        yield number - header_number, header.make_record([*cells, *[None] * (len(header.names) - len(cells))])

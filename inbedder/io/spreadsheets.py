@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from inbedder.errors import InputError, MissingExtraError, format_names, format_value
 from inbedder.io.cell_values import is_missing, to_text
 from inbedder.io.column_types import shorten_digits
+from inbedder.io.sheet_marks import SheetMarks, is_strict, read_marks
 from inbedder.prompting.tokenization import clean_text
 
 MAX_ROWS = 1_048_576
@@ -27,6 +28,8 @@ MAX_CELL_CHARACTERS = 32_767
 """Maximum length of a cell."""
 FIRST_YEAR = 1900
 """The first year of a sheet's calendar; earlier dates are written as text."""
+DIGITS_FORMAT = re.compile(r"0[-0 ()/]*0")
+"""Number formats that show zeros before a number, as of a postal code or a telephone."""
 ESCAPE_LIKE = re.compile("_(?=x[0-9A-Fa-f]{4}_)")
 """The start of a text such as _x000D_, which a sheet would read as a control character."""
 MAX_DIGITS = 15
@@ -44,7 +47,9 @@ def import_openpyxl() -> Any:
 
 
 def read_sheet(path: str) -> Iterator[list[Any]]:
-    """Read the first sheet of a workbook row by row; formulas have the value that was computed last.
+    """Read the first sheet of a workbook row by row, as it is shown.
+
+    A formula has the value that was computed last, a number with a format such as 00000 its zeros, and a merged range one value.
 
     Args:
         path: An .xlsx file.
@@ -59,21 +64,14 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
     openpyxl = import_openpyxl()
     with Path(path).open("rb") as file:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about styles and extensions, which contain no text
-                workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
-            worksheet, *unread_worksheets = workbook.worksheets
-            worksheet.reset_dimensions()  # some programs write wrong ones
-            rows = worksheet.iter_rows(max_row=MAX_ROWS + 1)  # openpyxl yields a row for each number that is missing
+            rows, marks = _open_sheet(openpyxl, path, file)
         except MemoryError:
             raise
         except Exception as error:  # a damaged archive makes openpyxl raise many kinds of errors
             raise _make_read_error(path, error) from error
-        if unread_worksheets:
-            titles = format_names([unread.title for unread in unread_worksheets])
-            message = f"{format_value(path)}: reading only the first sheet, {format_value(worksheet.title)}, not {titles}."
-            warnings.warn(message, stacklevel=2)
-        first_error = True
+        _warn_of_marks(path, marks)
+        first_error, has_header = True, False
+        shown: dict[int, tuple[int, Any]] = {}
         for number in count(1):
             cells = _read_next_row(rows, path)
             if cells is None:
@@ -81,13 +79,66 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
             if number > MAX_ROWS:
                 message = f"{format_value(path)}: a row has a number above {MAX_ROWS:,}, the maximum of an .xlsx file."
                 raise InputError(f"{message} Save it as .xlsx or .csv again.")
-            values = [_read_value(cell) for cell in cells]
             if first_error and (error_cells := [cell for cell in cells if cell.data_type == "e"]):
                 first_error = False
                 _warn_of_error_cell(path, error_cells[0])
-            while values and values[-1] is None:
-                values.pop()
+            values = _read_values(cells)
+            if values and has_header:
+                _fill_merged(values, number, marks, shown)
+            elif number in marks.uncomputed_rows:
+                values = [""]  # the row has a text, which nobody knows
+            has_header = has_header or bool(values)
             yield values
+
+
+def _open_sheet(openpyxl: Any, path: str, file: IO[bytes]) -> tuple[Iterator[Sequence[Any]], SheetMarks]:
+    """Open the first sheet of a workbook; return its rows of cells and its marks."""
+    if is_strict(file):
+        raise ValueError("it is Strict Open XML")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles and extensions, which contain no text
+        workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
+    worksheet, *unread_worksheets = workbook.worksheets
+    if unread_worksheets:
+        titles = format_names([unread.title for unread in unread_worksheets])
+        message = f"{format_value(path)}: reading only the first sheet, {format_value(worksheet.title)}, not {titles}."
+        warnings.warn(message, stacklevel=3)
+    marks = read_marks(file, worksheet._worksheet_path)
+    worksheet.reset_dimensions()  # some programs write wrong ones
+    return worksheet.iter_rows(max_row=MAX_ROWS + 1), marks  # openpyxl yields a row for each number that is missing
+
+
+def _read_values(cells: Sequence[Any]) -> list[Any]:
+    values = [_read_value(cell) for cell in cells]
+    while values and values[-1] is None:
+        values.pop()
+    return values
+
+
+def _fill_merged(values: list[Any], number: int, marks: SheetMarks, shown: dict[int, tuple[int, Any]]) -> None:
+    """Put the value of each merged range that a row lies in into the row, and remember those of ranges that begin in it."""
+    from openpyxl.utils import column_index_from_string
+
+    for column, (last_row, value) in shown.items():
+        if number <= last_row:
+            values += [None] * (column + 1 - len(values))
+            values[column] = value if values[column] is None else values[column]
+    for name, last_row in marks.merged.get(number, ()):
+        column = column_index_from_string(name) - 1
+        shown[column] = last_row, values[column] if column < len(values) else None
+
+
+def _warn_of_marks(path: str, marks: SheetMarks) -> None:
+    place = format_value(path)
+    if marks.first_uncomputed:
+        message = (
+            f"{place}: cell {marks.first_uncomputed} contains a formula without a value, as do {len(marks.uncomputed_rows):,} "
+            "rows in all. They are read as empty. Open the file in a spreadsheet program and save it."
+        )
+        warnings.warn(message, stacklevel=3)
+    if marks.first_merged:
+        message = f"{place}: merged cells, such as {marks.first_merged}, are read as if each of their rows had the value."
+        warnings.warn(message, stacklevel=3)
 
 
 def _read_next_row(rows: Iterator[Sequence[Any]], path: str) -> Sequence[Any] | None:
@@ -112,7 +163,17 @@ def _read_value(cell: Any) -> Any:
         from openpyxl.styles.numbers import is_datetime
 
         return value.date() if is_datetime(cell.number_format) == "date" else value
+    if isinstance(value, int) and value >= 0 and DIGITS_FORMAT.fullmatch(str(cell.number_format)):
+        return _show_digits(value, cell.number_format)
     return value
+
+
+def _show_digits(value: int, number_format: str) -> str:
+    """Show a number under a format such as 00000 or 000-00-0000."""
+    digits = list(str(value).zfill(number_format.count("0")))
+    num_surplus = len(digits) - number_format.count("0")
+    shown = "".join(digits.pop() if character == "0" else character for character in reversed(number_format))[::-1]
+    return "".join(digits) + shown if num_surplus else shown
 
 
 def _warn_of_error_cell(path: str, cell: Any) -> None:

@@ -209,3 +209,66 @@ def test_without_openpyxl_the_extra_is_named(tmp_path, monkeypatch):
     for function in (lambda: read_table(path), lambda: check_writable(tmp_path / "u.xlsx")):
         with pytest.raises(MissingExtraError, match=r"pip install 'inbedder\[mini\]'"):
             function()
+
+
+def format_cells(path, **formats):
+    """Write a workbook again with number formats by cell."""
+    book = openpyxl.load_workbook(path)
+    for cell, number_format in formats.items():
+        book.active[cell].number_format = number_format
+    book.save(path)
+
+
+def test_numbers_are_read_with_the_zeros_that_their_format_shows(tmp_path):
+    path = write_workbook(
+        tmp_path / "t.xlsx", ["text", "zip", "phone", "n"], ["a b", 501, 301234567, 7], ["c d", 1234567, -5, 1.5]
+    )
+    format_cells(path, B2="00000", B3="00000", C2="(000) 000-000", C3="000", D2="0", D3="00")
+    rows = read_rows(path)
+    assert [row["zip"] for row in rows] == ["00501", "1234567"]
+    assert [row["phone"] for row in rows] == [301234567, -5]  # a bracket before the zeros is no such format
+    assert [row["n"] for row in rows] == [7, 1.5]
+    format_cells(path, C2="000-000-0000")
+    assert read_rows(path)[0]["phone"] == "030-123-4567"
+
+
+def test_a_formula_without_a_value_is_an_empty_text_in_its_row(tmp_path):
+    path = write_workbook(tmp_path / "t.xlsx", ["text"], ["good shoes"], ['=CONCATENATE("It came ","late")'], ["bad"])
+    with pytest.warns(UserWarning, match=r"cell A3 contains a formula without a value, as do 1 rows"):
+        table = read_table(path, skip_bad=True)
+    assert (table.texts, table.skipped, len(table.parsed)) == (["good shoes", "bad"], 1, 3)
+    with pytest.raises(InputError, match="row 2: column 'text' is empty"), pytest.warns(UserWarning, match="A3"):
+        read_table(path)
+
+
+def test_a_merged_range_has_its_value_in_every_row(tmp_path):
+    rows = [["text", "product", "n"], ["a b", "shoes", 1], ["c d", None, None], ["e f", "bags", 2], [None, None, None], ["g h"]]
+    path = write_workbook(tmp_path / "t.xlsx", *rows)
+    book = openpyxl.load_workbook(path)
+    for cells in ("B2:B3", "B4:B6", "C2:C3"):
+        book.active.merge_cells(cells)
+    book.save(path)
+    with pytest.warns(UserWarning, match=r"merged cells, such as B2:B3"):
+        table = read_table(path)
+    assert table.column("product") == ["shoes", "shoes", "bags", "bags"]
+    assert table.column("n") == [1, 1, 2, None]
+
+
+def test_a_title_above_the_header_is_refused(tmp_path):
+    rows = [["Survey 2024, exported 3 May"], [], ["text", "stars"], ["good", 5]]
+    with pytest.raises(InputError, match=r"row 1 has one cell and row 3 has 2\. If row 3 is the header"):
+        read_table(write_workbook(tmp_path / "t.xlsx", *rows))
+    assert read_table(write_workbook(tmp_path / "u.xlsx", ["text"], ["good"], ["bad", "beyond"])).texts == ["good", "bad"]
+
+
+def test_strict_open_xml_is_named(tmp_path):
+    path = write_workbook(tmp_path / "t.xlsx", ["text"], ["good"])
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(
+                name, content.replace(b"schemas.openxmlformats.org/spreadsheetml/2006", b"purl.oclc.org/ooxml/spreadsheetml")
+            )
+    with pytest.raises(InputError, match="it is Strict Open XML"):
+        read_table(path)
