@@ -26,7 +26,7 @@ from inbedder.encoding.sentence_transformers_kwargs import encode_with_kwargs, h
 from inbedder.encoding.vector_pipeline import choose_format, decode_words, embed_answers, embed_states
 from inbedder.errors import InputError
 from inbedder.options import Options, Reencoding, Sampling, make_signature
-from inbedder.prompting.templates import PromptTemplate, check_strings, check_texts, resolve_instruction
+from inbedder.prompting.templates import PromptTemplate, check_strings, check_texts, resolve_instruction, skip_blank
 from inbedder.vector_spec import VectorSpec
 from inbedder.vectors import Vectors, concatenate_vectors, normalize_vectors, similarity
 
@@ -211,8 +211,8 @@ class InBedder:
 
         Args:
             texts: One text or n texts, which may be empty strings.
-            instruction: One for all texts, or one per text. ``@name`` is a named instruction. None asks no question and gives
-                the general-purpose vector: of the model's base encoder if it has one (``mini``, ``small``), under the
+            instruction: One for all texts, or one per text. ``@name`` is a named instruction. None or "" asks no question and
+                gives the general-purpose vector: of the model's base encoder if it has one (``mini``, ``small``), under the
                 checkpoint's default prompt for embedding models, and under ``@generic`` for all others.
             batch_size: Maximum number of texts in one pass.
             normalize_embeddings: Scale vectors to length 1. Bundled models always do.
@@ -242,6 +242,7 @@ class InBedder:
         if kwargs:
             with_kwargs: Vectors = encode_with_kwargs(self, texts, instruction, kwargs, {**options, "filter_words": filter_words})
             return with_kwargs
+        instruction = skip_blank(instruction) if self.defaults.asks else instruction
         words = check_strings("filter_words", filter_words) or list(self.options.encoding.filter_words)
         if instruction is None and self.base_encoder is not None:
             if words:
@@ -297,6 +298,8 @@ class InBedder:
         questions = tuple(resolve_instruction(instruction) for instruction in check_strings("instructions", instructions))
         if not questions:
             raise InputError("instructions is empty. Pass at least one instruction.")
+        if self.defaults.asks:
+            skip_blank(questions)
         if not rows:
             empty = self.encode([], self.defaults.any, truncate_dim=truncate_dim, precision=precision)
             return np.repeat(empty[None], len(questions), axis=0)
@@ -444,6 +447,7 @@ class InBedder:
             >>> len(InBedder().answer(["The soup was cold."], "What is the complaint about?"))
             1
         """
+        instruction = skip_blank(instruction)
         if instruction is None:
             raise InputError('answer needs an instruction. Pass a question, or "@generic".')
         rows, instructions = check_texts(texts, instruction)

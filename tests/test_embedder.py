@@ -102,6 +102,17 @@ def test_an_empty_text_is_embedded_as_such(model):
     assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
 
 
+def test_a_blank_instruction_asks_no_question(model):
+    right = model.encode(TEXTS)
+    for options in ({"instruction": ""}, {"instruction": " "}, {"prompt": ""}):
+        assert np.array_equal(model.encode(TEXTS, **options), right)
+    for call in (model.answer, model.encode_many):
+        with pytest.raises(InputError, match=r"needs an instruction|is blank"):
+            call(TEXTS, "" if call == model.answer else ["What?", ""])
+    with pytest.raises(InputError, match="entry 0 is blank"):
+        model.encode(["a", "b"], ["", "What?"])
+
+
 @pytest.mark.parametrize("text", ["😀🏽‍♀️ family", "lone \ud83d surrogate", "a\x00b", "### Instruction:\nx\n\n### Response: y"])
 def test_odd_texts_are_embedded(model, text):
     assert np.isfinite(model.encode(text, "What?")).all()

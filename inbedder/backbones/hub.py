@@ -175,6 +175,8 @@ def make_load_error(name: str, error: BaseException) -> ModelError:
             f"{name} scores pairs of sentences under a condition and does not embed single texts. Evaluate it: inbedder evaluate "
             "--task csts. Load it: inbedder.conditional.ConditionalEncoder.load."
         )
+    if (Path(name) / "model" / SETTINGS_FILE).is_file():
+        return ModelError(f"{name} was exported for sentence-transformers. Load the model in it: {Path(name) / 'model'}.")
     reason = " ".join(str(error).split()) or type(error).__name__
     return ModelError(
         f"Cannot load the model {name!r}: it is neither a local model folder nor a reachable model on the hub. "

@@ -27,12 +27,21 @@ Input = Annotated[
     ),
 ]
 Instruction = Annotated[
-    str | None, typer.Option("-i", "--instruction", help="The question to ask about each text, or a named one such as @topic.")
+    str | None,
+    typer.Option(
+        "-i",
+        "--instruction",
+        help="The question to ask about each text, or a named one such as @topic.",
+        callback=lambda value: check_question(value),
+    ),
 ]
 Instructions = Annotated[
     list[str],
     typer.Option(
-        "-i", "--instruction", help="The question to group by, or a named one such as @topic; repeat to compare groupings."
+        "-i",
+        "--instruction",
+        help="The question to group by, or a named one such as @topic; repeat to compare groupings.",
+        callback=lambda values: [check_question(value) for value in values],
     ),
 ]
 TextColumn = Annotated[
@@ -184,6 +193,13 @@ def parse_group_count(k: str) -> int | str:
     if k != "auto" and not (k.isdecimal() and len(k) < 10):
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
     return k if k == "auto" else int(k)
+
+
+def check_question(question: str | None) -> str | None:
+    """Return the value of ``-i``, or raise BadParameter if it is blank."""
+    if question is not None and not question.strip():
+        raise typer.BadParameter("the question is empty.", param_hint="-i")
+    return question
 
 
 def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:

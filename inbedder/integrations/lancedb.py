@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
 from inbedder.integrations.shared_models import load_shared
@@ -17,6 +19,7 @@ try:
     import pyarrow as pa
     from lancedb.embeddings import TextEmbeddingFunction, register
     from lancedb.rerankers import Reranker
+    from pydantic import ConfigDict
 except ImportError as error:
     raise MissingExtraError("lancedb", "search") from error
 
@@ -54,7 +57,11 @@ class InstructedReranker(Reranker):
     def _order_results(self, query: str, results: pa.Table) -> pa.Table:
         if not len(results):
             return self._keep_relevance_score(self._handle_empty_results(results))
-        scores = score_texts(self.model, query, results[self.column].to_pylist(), self.instruction)
+        texts = results[self.column].to_pylist()
+        found = [row for row, text in enumerate(texts) if text is not None]
+        scores = np.full(len(texts), -1.0)  # a row without a text is the last
+        if found:
+            scores[found] = score_texts(self.model, query, [texts[row] for row in found], self.instruction)
         results = results.append_column("_relevance_score", pa.array(scores, type=pa.float32()))
         return self._keep_relevance_score(results).sort_by([("_relevance_score", "descending")])
 
@@ -108,6 +115,7 @@ class InbedderEmbeddings(TextEmbeddingFunction):
         384
     """
 
+    model_config = ConfigDict(extra="forbid")
     name: str = "mini"
     """Name of the model."""
     instruction: str | None = None

@@ -7,7 +7,7 @@ ContextualCompressionRetriever(base_retriever=retriever, base_compressor=Instruc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
@@ -17,7 +17,7 @@ from inbedder.search.model_vectors import score_texts
 try:
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.embeddings import Embeddings
-    from pydantic import ConfigDict, Field
+    from pydantic import BeforeValidator, ConfigDict, Field
 except ImportError as error:
     raise MissingExtraError("langchain-core") from error
 
@@ -88,12 +88,12 @@ class InstructedCompressor(BaseDocumentCompressor):
         'The box was crushed'
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", validate_default=True)
     instruction: str
     """The question about query and documents, or ``@name``."""
-    embedder: Any = Field(default_factory=InBedder)
-    """An ``InBedder``; by default ``mini``."""
-    k: int = 10
+    model: Annotated[Any, BeforeValidator(lambda model: load_shared(model))] = "mini"
+    """An ``InBedder`` or the name of one."""
+    k: int = Field(default=10, ge=1)
     """Maximum number of documents to keep."""
 
     def compress_documents(self, documents: Sequence[Document], query: str, callbacks: Any = None) -> list[Document]:
@@ -109,7 +109,7 @@ class InstructedCompressor(BaseDocumentCompressor):
         """
         if not documents:
             return []
-        scores = score_texts(self.embedder, query, [document.page_content for document in documents], self.instruction)
+        scores = score_texts(self.model, query, [document.page_content for document in documents], self.instruction)
         best = sorted(zip(scores.tolist(), documents, strict=True), key=lambda pair: -pair[0])[: self.k]
         return [
             document.model_copy(update={"metadata": {**document.metadata, "relevance_score": score}}) for score, document in best

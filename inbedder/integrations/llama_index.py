@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from inbedder.embedder import InBedder
-from inbedder.errors import MissingExtraError
+from inbedder.errors import InputError, MissingExtraError, format_names
 from inbedder.integrations.shared_models import load_shared
+from inbedder.vector_spec import VectorSpec
 
 try:
     from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -32,18 +33,40 @@ class InstructedEmbedding(BaseEmbedding):
 
     instruction: str | None = Field(default=None, description="The question about every node; None takes the model's own prompt.")
     query_instruction: str | None = Field(default=None, description="The question about queries; None takes ``instruction``.")
+    spec: str | None = Field(
+        default=None, description="The model's vectors, as ``VectorSpec`` stores them; part of every cache key."
+    )
     _model: InBedder = PrivateAttr()
 
-    def __init__(self, model: str | InBedder = "mini", **fields: Any) -> None:
+    def __init__(self, model: str | InBedder | None = None, **fields: Any) -> None:
         """Load the model.
 
         Args:
-            model: An ``InBedder`` or the name of one.
+            model: An ``InBedder`` or the name of one; None takes ``model_name``, or from storage ``spec``, or ``mini``.
             **fields: ``instruction``, ``query_instruction``, and LlamaIndex's own fields such as ``embed_batch_size``.
+
+        Raises:
+            InputError: When a field is unknown, or the stored model's files have changed.
         """
-        embedder = load_shared(fields.pop("model_name", model))
-        super().__init__(model_name=embedder.name, **fields)
+        name, stored = fields.pop("model_name", None), fields.pop("spec", None)
+        if unknown := sorted(fields.keys() - type(self).model_fields.keys() - {"class_name"}):
+            raise InputError(f"InstructedEmbedding has no field {format_names(unknown)}.")
+        if model is None and stored is not None:
+            model = VectorSpec.from_json(stored).load(InBedder)
+        embedder = load_shared(name or "mini" if model is None else model)
+        super().__init__(model_name=embedder.name, spec=embedder.spec.to_json(), **fields)
         self._model = embedder
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field; another model needs another object."""
+        if name in ("model_name", "spec"):
+            raise InputError(f"{name} cannot be changed. Create another InstructedEmbedding.")
+        super().__setattr__(name, value)
+
+    def __setstate__(self, state: Any) -> None:
+        """Restore the fields of a pickle, and load the model."""
+        super().__setstate__(state)
+        self._model = VectorSpec.from_json(str(self.spec)).load(InBedder)
 
     @classmethod
     def class_name(cls) -> str:

@@ -47,6 +47,22 @@ class AnswerVectors(InputModule):
         self.weights = embedder.backbone.model
         self.tokenizer = embedder.backbone.tokenizer
 
+    @property
+    def max_seq_length(self) -> int:
+        """Maximum number of tokens of a prompt; texts are cut to fit."""
+        return self.embedder.options.encoding.max_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        self.embedder = self.embedder.replace(max_length=value)
+
+    def _apply(self, convert: Any, recurse: bool = True) -> Any:
+        """Move the weights to a device; their type is an option of ``InBedder``, because it also determines how sums are computed."""
+        if (dtype := convert(torch.zeros(1)).dtype) != torch.float32:
+            name = str(dtype).removeprefix("torch.")
+            raise ModelError(f"Its type cannot be changed here. Export it again from InBedder(..., dtype={name!r}).")
+        return super()._apply(convert, recurse)
+
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_options: Any) -> dict[str, Any]:
         """Pass texts and prompt on unchanged.
 
@@ -108,4 +124,5 @@ class AnswerVectors(InputModule):
             model_name_or_path, subfolder=subfolder, local_files_only=bool(options.get("local_files_only")), **repository_options
         )
         spec = VectorSpec.from_json((Path(str(folder)) / SPEC_FILE).read_text(encoding="utf-8"))
-        return cls(spec.load(InBedder, model=str(folder), revision=None, base_revision=None))
+        dtype = "float32" if spec.compute_dtype == "float32" else None  # any other type is the machine's choice
+        return cls(spec.load(InBedder, model=str(folder), revision=None, base_revision=None, dtype=dtype))

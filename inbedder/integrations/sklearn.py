@@ -19,6 +19,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InputError
 from inbedder.grouping.temperature import compute_probabilities
 from inbedder.integrations.shared_models import load_shared
+from inbedder.io.cell_values import is_blank
 from inbedder.prompting.templates import check_strings
 from inbedder.vectors import Vectors, normalize_vectors, similarity
 
@@ -165,10 +166,10 @@ class InstructedClassifier(ClassifierMixin, BaseEstimator):
             The classifier itself.
 
         Raises:
-            InputError: When X is not a list of strings, or y has another length or only one category.
+            InputError: When X is not a list of strings, or y has a missing label, another length or only one category.
         """
         texts = _check_texts(X)
-        labels = np.asarray(check_list("y", y))
+        labels = np.asarray(_check_labels(check_list("y", y)))
         if len(labels) != len(texts):
             raise InputError(f"X has {len(texts)} texts but y has {len(labels)} labels: give one label per text.")
         self.classes_, owners = np.unique(labels, return_inverse=True)
@@ -240,10 +241,19 @@ class InstructedClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
+def _check_labels(labels: list[Any]) -> list[Any]:
+    """Return labels, none of which is missing or a blank text."""
+    if missing := [number for number, label in enumerate(labels) if is_blank(label)]:
+        raise InputError(f"y: entry {missing[0]} is missing. Leave out texts without a label.")
+    return labels
+
+
 def _check_texts(values: Any) -> list[str]:
     """Return the texts of a list, of a column of a table or of a table of one column."""
     if isinstance(values, str):
         raise InputError("X must be a list of texts, not one string. Put it in a list: [...].")
+    if getattr(values, "ndim", 1) == 2 and getattr(values, "shape", (0, 0))[1] == 1 and hasattr(values, "ravel"):
+        values = values.ravel()
     columns = getattr(values, "columns", None)
     if columns is not None and len(columns) == 1:
         values = values[columns[0]]

@@ -238,6 +238,26 @@ def resolve_instruction(instruction: str | None) -> str:
     return str(instructions[instruction[1:]])
 
 
+def skip_blank(instruction: Any) -> Any:
+    """Return None for a blank instruction, which asks no question, and any other unchanged.
+
+    Args:
+        instruction: One instruction, one per text, or None.
+
+    Returns:
+        The instruction.
+
+    Raises:
+        InputError: If one of several is blank.
+    """
+    if isinstance(instruction, str) or instruction is None:
+        return instruction if instruction and instruction.strip() else None
+    instructions = check_strings("instructions", instruction)
+    if blank := [number for number, text in enumerate(instructions) if not text.strip()]:
+        raise InputError(f"instructions: entry {blank[0]} is blank. Ask a question, or pass None for all texts.")
+    return instructions
+
+
 def check_strings(name: str, values: Any) -> list[str]:
     """Check that all values are strings.
 
@@ -350,6 +370,11 @@ class DefaultInstructions:
     """For ``encode_query``."""
     document: str | None = None
     """For ``encode_document``."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether every instruction is a question: a blank one is then none, and not the prompt of an embedding model."""
+        return self.any == GENERIC_INSTRUCTION
 
 
 def choose_default_instructions(template: PromptTemplate, prompts: Mapping[str, str] | None) -> DefaultInstructions:

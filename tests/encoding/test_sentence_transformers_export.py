@@ -164,6 +164,20 @@ def test_the_bundled_model_is_exported_with_our_module(tmp_path):
     assert_close(InBedder(tmp_path / "out" / "model").encode(PLAIN, QUESTION), model.encode(PLAIN, QUESTION))
 
 
+def test_our_module_knows_its_maximum_its_type_and_its_folder(make_model, tmp_path):
+    model = InBedder(make_model("bert"), pooling="avg-all", truncation_side="left", dtype="float32", max_length=60)
+    loaded = export_and_load(model, tmp_path / "out", trust_remote_code=True)
+    assert loaded.max_seq_length == 60
+    assert loaded[0].embedder.backbone.compute_dtype == "float32"
+    loaded.max_seq_length = 45
+    long_texts = ["a b c d e f g h i j k l m n o p q r s t u v"]
+    assert_close(loaded.encode(long_texts), model.replace(max_length=45).encode(long_texts))
+    with pytest.raises(ModelError, match=r"Export it again from InBedder\(\.\.\., dtype='float16'\)"):
+        loaded.half()
+    with pytest.raises(ModelError, match="was exported for sentence-transformers"):
+        InBedder(tmp_path / "out")
+
+
 def test_a_folder_that_is_not_empty_is_refused(make_model, tmp_path):
     (tmp_path / "mine").touch()
     with pytest.raises(InputError, match=r"is not empty. Choose a new folder."):

@@ -31,6 +31,14 @@ def test_the_tasks_prompt_is_the_instruction_and_a_given_one_comes_first(make_mo
     np.testing.assert_array_equal(by_name, model.encode(texts, "Do they love animals?"))
 
 
+@pytest.mark.parametrize("side", ["query", "document", None])
+def test_both_sides_are_asked_the_question_of_the_one_that_has_a_prompt(make_model, side):
+    model, texts = InBedder(make_model("bert")), ["I love cats", "I love dogs"]
+    metadata = make_metadata({"query": "What animals do they love?"})
+    vectors = MtebEncoder(model).encode(make_loader(texts), task_metadata=metadata, prompt_type=side, **WHERE)
+    np.testing.assert_array_equal(vectors, model.encode(texts, "What animals do they love?"))
+
+
 def test_a_model_runs_on_mtebs_own_task_class_and_into_mtebs_cache(make_model, tmp_path):
     rows = [{"text": f"{label} {i}", "label": label} for label in "abc" for i in range(5)]
     write(tmp_path / "banking77" / "test.jsonl.gz", rows)

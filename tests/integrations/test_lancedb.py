@@ -59,6 +59,17 @@ def test_a_hybrid_search_is_reranked_and_has_each_row_once(table, model, scores,
     assert ("_distance" in results.columns) == has_distance
 
 
+def test_a_row_without_a_text_is_the_last(model):
+    results = pa.table({"text": ["battery", None, "battery died"]})
+    ranked = InstructedReranker(QUESTION, model).rerank_vector("battery", results)["text"].to_pylist()
+    assert ranked[2] is None and sorted(ranked[:2]) == ["battery", "battery died"]
+
+
+def test_an_unknown_argument_of_the_embedding_function_is_refused():
+    with pytest.raises(ValueError, match="instrution"):
+        get_registry().get("inbedder").create(name="mini", instrution=QUESTION)
+
+
 def test_an_empty_result_stays_empty(table, model):
     search = table.search(model.encode("battery")).where("text = 'nothing'").limit(5)
     assert len(search.rerank(InstructedReranker(QUESTION, model), query_string="battery").to_arrow()) == 0

@@ -6,6 +6,7 @@ pytest.importorskip("langchain_core")
 from langchain_core.documents import BaseDocumentCompressor, Document
 
 from inbedder import InBedder
+from inbedder.errors import ModelError
 from inbedder.integrations.langchain import InstructedCompressor, InstructedEmbeddings
 
 TEXTS = ["The battery died", "Great price", "The box was crushed"]
@@ -14,13 +15,13 @@ QUESTION = "What is the complaint about?"
 
 @pytest.fixture
 def compressor(make_model):
-    return InstructedCompressor(instruction=QUESTION, embedder=InBedder(make_model("bert")), k=2)
+    return InstructedCompressor(instruction=QUESTION, model=InBedder(make_model("bert")), k=2)
 
 
 def test_the_most_relevant_documents_are_kept(compressor):
     documents = [Document(text, metadata={"row": row}) for row, text in enumerate(TEXTS)]
     best_documents = compressor.compress_documents(documents, "battery")
-    vectors = compressor.embedder.encode(["battery", *TEXTS], QUESTION, normalize_embeddings=True)
+    vectors = compressor.model.encode(["battery", *TEXTS], QUESTION, normalize_embeddings=True)
     scores = (vectors[1:] @ vectors[0]).tolist()
     best_rows = sorted(range(3), key=lambda row: -scores[row])[:2]
     assert isinstance(compressor, BaseDocumentCompressor)
@@ -29,6 +30,14 @@ def test_the_most_relevant_documents_are_kept(compressor):
         [scores[row] for row in best_rows], abs=1e-5
     )
     assert documents[0].metadata == {"row": 0}
+
+
+def test_a_model_is_used_by_name_and_what_is_unknown_is_refused(make_model):
+    name = make_model("bert")
+    assert InstructedCompressor(instruction=QUESTION, model=name).model.name == name
+    for fields in ({"embedder": "mini"}, {"top_n": 1}, {"k": 0}, {"model": "/does/not/exist"}):
+        with pytest.raises((ValueError, ModelError)):
+            InstructedCompressor(instruction=QUESTION, **{"model": name, **fields})
 
 
 def test_no_documents_stay_no_documents(compressor):

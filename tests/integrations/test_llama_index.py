@@ -1,4 +1,5 @@
 import asyncio
+import pickle
 
 import numpy as np
 import pytest
@@ -7,8 +8,11 @@ pytest.importorskip("llama_index.core")
 
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.ingestion.pipeline import get_transformation_hash
+from llama_index.core.schema import TextNode
 
 from inbedder import InBedder
+from inbedder.errors import InputError
 from inbedder.integrations.llama_index import InstructedEmbedding
 
 TEXTS = ["The battery died", "Great price", "The box was crushed"]
@@ -50,6 +54,29 @@ def test_it_is_serialized_by_name_and_restored(model):
     assert serialized["class_name"] == "InstructedEmbedding" and serialized["instruction"] == QUESTION
     restored = InstructedEmbedding.from_dict(serialized)
     np.testing.assert_allclose(restored.get_text_embedding("a"), embedding.get_text_embedding("a"), atol=1e-5)
+
+
+def test_pickles_and_storage_keep_every_option_of_the_model(model):
+    short = InstructedEmbedding(model.replace(truncate_dim=8), instruction=QUESTION)
+    right = short.get_text_embedding("a")
+    assert len(right) == 8
+    for copy in (pickle.loads(pickle.dumps(short)), InstructedEmbedding.from_dict(short.to_dict()), short.model_copy()):
+        np.testing.assert_allclose(copy.get_text_embedding("a"), right, atol=1e-5)
+
+
+def test_models_with_other_options_have_other_cache_keys(model):
+    nodes = [TextNode(text=text) for text in TEXTS]
+    embeddings = [InstructedEmbedding(m, instruction=QUESTION) for m in (model, model.replace(pooling="avg-all"))]
+    keys = {get_transformation_hash(nodes, embedding) for embedding in embeddings}
+    assert len(keys) == 2
+
+
+def test_a_model_that_is_passed_is_used_and_what_is_unknown_is_refused(model):
+    assert InstructedEmbedding(model, model_name="mini")._model is model
+    with pytest.raises(InputError, match="has no field 'question'"):
+        InstructedEmbedding(model, question=QUESTION)
+    with pytest.raises(InputError, match="model_name cannot be changed"):
+        InstructedEmbedding(model).model_name = "small"
 
 
 def test_an_index_retrieves_the_most_similar_node(model):

@@ -108,6 +108,13 @@ def test_a_grid_search_encodes_each_text_once_per_instruction(name, tmp_path, mo
     assert len(encoded_prompts) == 2 * len(set(TEXTS)) + 1  # and the empty text, for the dimension
 
 
+def test_a_column_of_texts_in_two_dimensions_is_taken(name):
+    column = np.array([["a b"], ["c d"]], dtype=object)
+    assert np.array_equal(
+        InstructedVectorizer(QUESTION, name).fit_transform(column), load_shared(name).encode(["a b", "c d"], QUESTION)
+    )
+
+
 @pytest.mark.parametrize("bad", ["one text", [["a"], ["b"]], [1, 2], None])
 def test_anything_but_a_list_of_texts_is_refused(name, bad):
     with pytest.raises(InputError, match="X"):
@@ -144,7 +151,15 @@ def test_a_classifier_passes_scikit_learns_checks(name, check):
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"), [(["a"] * 12, "only one category"), (["a", "b"], "12 texts but y has 2"), (None, "y")]
+    ("labels", "message"),
+    [
+        (["a"] * 12, "only one category"),
+        (["a", "b"], "12 texts but y has 2"),
+        (None, "y"),
+        (["a", "b", float("nan")] * 4, "y: entry 2 is missing"),
+        (["a", None, "b"] * 4, "y: entry 1 is missing"),
+        (["", "a", "b"] * 4, "y: entry 0 is missing"),
+    ],
 )
 def test_a_classifier_refuses_labels_that_do_not_fit(name, labels, message):
     with pytest.raises(InputError, match=message):

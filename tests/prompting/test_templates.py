@@ -10,6 +10,7 @@ from inbedder.prompting.templates import (
     list_template_names,
     represent,
     resolve_instruction,
+    skip_blank,
 )
 
 
@@ -158,3 +159,10 @@ def test_named_instructions_resolve_and_others_stay():
 def test_an_unknown_named_instruction_lists_the_known_ones():
     with pytest.raises(TemplateError, match=r"Unknown named instruction '@nope'.*@topic"):
         resolve_instruction("@nope")
+
+
+def test_a_blank_instruction_is_none():
+    instructions = [None, "", " \n", "What?", ["a", "b"]]
+    assert list(map(skip_blank, instructions)) == [None, None, None, "What?", ["a", "b"]]
+    with pytest.raises(InputError, match="entry 1 is blank"):
+        skip_blank(["a", ""])
