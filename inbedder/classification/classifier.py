@@ -6,6 +6,7 @@ their mean vector is added. Nothing is trained.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,10 +19,12 @@ from inbedder.classification.category_result import Classification, LabelledRows
 from inbedder.classification.category_scores import choose_categories, find_min_score
 from inbedder.embedder import InBedder
 from inbedder.encoding.language_check import warn_of_unreadable
+from inbedder.encoding.language_scope import check_language_once
 from inbedder.errors import InputError, format_names
 from inbedder.grouping.partition import Labels
 from inbedder.grouping.temperature import fit_temperature
 from inbedder.io.cell_values import is_blank
+from inbedder.io.column_types import format_number
 from inbedder.prompting.templates import check_texts
 from inbedder.vectors import Vectors, normalize_vectors, similarity
 
@@ -81,8 +84,10 @@ def classify(
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     if embeddings is None:
         warn_of_unreadable(rows, embedder)
-        embeddings = embedder.encode(rows, instruction, **options)
-    scores = similarity(embeddings, embed_categories(embedder, parsed, instruction, **options))
+        with check_language_once(is_checked=True):
+            embeddings = embedder.encode(rows, instruction, **options)
+    with check_language_once(is_checked=True):
+        scores = similarity(embeddings, embed_categories(embedder, parsed, instruction, **options))
     threshold = find_min_score(scores) if min_score == "auto" else given_threshold
     category_labels = choose_categories(scores, threshold)
     return Classification(
@@ -142,13 +147,19 @@ def add_examples(category_vectors: Vectors, example_vectors: Vectors, owners: ND
     return sums
 
 
+def _fold(label: Any) -> str:
+    """Spell a label as its equals are: composed letters, one case, 1.0 as 1."""
+    text = format_number(label) if isinstance(label, (float, np.floating)) else str(label)
+    return unicodedata.normalize("NFC", text).strip().casefold()
+
+
 def _parse_labels(labels: Sequence[Any], categories: Sequence[Category], count: int) -> Labels:
     """Find the category of each label, -1 for blanks: int64, shape (n,)."""
     values = check_list("labels", labels)
     if len(values) != count:
         raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")
-    numbers = {category.name.casefold(): number for number, category in enumerate(categories)}
-    names = [None if is_blank(value) else str(value).strip().casefold() for value in values]
+    numbers = {_fold(category.name): number for number, category in enumerate(categories)}
+    names = [None if is_blank(value) else _fold(value) for value in values]
     if unknown := sorted(
         {str(value) for value, name in zip(values, names, strict=True) if name not in numbers and name is not None}
     ):

@@ -31,6 +31,7 @@ from inbedder.cli.shared_options import EscapingFormatter, is_debugging, print_m
 from inbedder.cli.short_help import ShortHelpCommand, with_help_all
 from inbedder.cli.signals import INTERRUPTED, TERMINATED, handle_signals
 from inbedder.cli.suggest import suggest
+from inbedder.encoding.language_scope import check_language_once
 
 SUMMARY = "Instruction-following text embeddings: a text's vector is a language model's answer to your question about it."
 INTERRUPTED_MESSAGE = "Interrupted. No partial files were left behind."
@@ -120,7 +121,7 @@ def main() -> None:
         logging.lastResort.setFormatter(EscapingFormatter())
     warnings.showwarning = lambda message, *_: print_message(f"warning: {message}")
     try:
-        with handle_signals():
+        with handle_signals(), check_language_once():
             app()
     except InbedderError as error:
         _exit_with_error(f"error: {error}" + f"\n{OUT_OF_MEMORY}" * is_out_of_memory(error))

@@ -28,7 +28,8 @@ from ray.data.block import BlockAccessor, BlockMetadata
 from inbedder import errors
 from inbedder.distributed.job_folder import FAILED_FOLDER, Source, SourceFile, check_spec, clean_id
 from inbedder.distributed.job_parts import PART_COLUMNS, Keys, is_done, name_part, to_keys, write_part
-from inbedder.errors import InbedderError, MissingExtraError, ModelError, TextCutWarning, format_value
+from inbedder.encoding.language_scope import check_language_once
+from inbedder.errors import InbedderError, MissingExtraError, ModelError, TextCutWarning, UnreadableTextWarning, format_value
 from inbedder.io.columns import explain_missing_text
 from inbedder.io.files import atomic_write
 from inbedder.io.formats import BadRow
@@ -147,7 +148,7 @@ class Embedder:
         from inbedder.embedder import InBedder
 
         torch.set_num_threads(min(threads, os.cpu_count() or 1))
-        self.options, self.cut_texts = encode, 0
+        self.options, self.cut_texts, self.is_language_checked = encode, 0, False
         dtype = PRECISIONS[encode.get("precision", "float32")]
         self.vector_type = pyarrow.list_(pyarrow.from_numpy_dtype(dtype))
         self.problem: InbedderError | None = None
@@ -188,7 +189,7 @@ class Embedder:
         if not texts:
             return []
         try:
-            with warnings.catch_warnings(record=True) as messages:
+            with warnings.catch_warnings(record=True) as messages, check_language_once(is_checked=self.is_language_checked):
                 warnings.simplefilter("always", TextCutWarning)
                 vectors = list(self.model.encode(texts, show_progress_bar=False, **self.options))
         except Exception as error:  # the other rows continue
@@ -196,7 +197,11 @@ class Embedder:
                 return [f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"]
             half = len(texts) // 2
             return self._embed_texts(texts[:half]) + self._embed_texts(texts[half:])
+        self.is_language_checked = True
         self.cut_texts += sum(warning.message.count for warning in messages if isinstance(warning.message, TextCutWarning))
+        for message in messages:
+            if isinstance(message.message, UnreadableTextWarning):
+                warnings.warn(message.message, stacklevel=2)
         return vectors
 
 

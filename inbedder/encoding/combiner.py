@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from inbedder.encoding.language_scope import check_language_once
 from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.protocols import Encoder
 from inbedder.options import EncodingOptions
@@ -119,6 +120,7 @@ class Combiner:
 def _embed_with_second_model(model: Encoder, texts: Sequence[str], questions: Questions, run_options: RunOptions) -> Vectors:
     """Embed the same texts and questions with the second model: shape (m, n, k)."""
     options: dict[str, Any] = {"batch_size": run_options.batch_size, "show_progress_bar": run_options.show_progress_bar}
-    if len(set(questions)) == 1 and len(questions[0]) > 1:
-        return model.encode_many(texts, list(questions[0]), **options)
-    return np.stack([model.encode(texts, list(instructions), **options) for instructions in zip(*questions, strict=True)])
+    with check_language_once(is_checked=True):
+        if len(set(questions)) == 1 and len(questions[0]) > 1:
+            return model.encode_many(texts, list(questions[0]), **options)
+        return np.stack([model.encode(texts, list(instructions), **options) for instructions in zip(*questions, strict=True)])

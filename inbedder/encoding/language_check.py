@@ -13,8 +13,10 @@ import unicodedata
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inbedder.encoding.language_scope import begin_check
 from inbedder.errors import UnreadableTextWarning
 from inbedder.prompting.stopwords import load_stopwords
 from inbedder.prompting.tokenization import clean_text
@@ -36,8 +38,8 @@ MIN_FOREIGN_SHARE, MIN_WORD_LETTERS, SAMPLED_TOKENS = 0.2, 3, 5000
 """Minimum share of a multilingual vocabulary's longer tokens that have a letter beyond ASCII, by a sample."""
 MAX_CHARACTERS = 2000
 """Number of characters of a text to check."""
-MAX_TEXTS = 1000
-"""Number of texts of a corpus to check."""
+MAX_TEXTS, MAX_CALL_TEXTS = 1000, 100
+"""Number of texts to check: of a corpus, and of one call of ``encode`` or ``answer``."""
 MIN_WARNED_SHARE = 0.03
 """Minimum share of unreadable texts for a warning. In English corpora up to two percent are detected: lists of names, slang."""
 MIN_UNREADABLE_TEXTS = 3
@@ -78,17 +80,20 @@ def is_multilingual(tokenizer: Any) -> bool:
     return sum(not word.isascii() for word in words) > MIN_FOREIGN_SHARE * len(words)
 
 
-def warn_of_unreadable(texts: Sequence[str], model: InBedder) -> float:
-    """Warn, once per corpus, when a model cannot read some of the texts.
+def warn_of_unreadable(texts: Sequence[str], model: InBedder, max_texts: int = MAX_TEXTS) -> float:
+    """Warn, once within ``check_language_once``, when a model cannot read some of the texts.
 
     Args:
-        texts: n texts, of which at most a thousand, evenly spread, are checked.
+        texts: n texts.
         model: The model that will read them.
+        max_texts: Maximum number of texts to check, evenly spread.
 
     Returns:
-        The share of unreadable texts, 0 to 1.
+        The share of unreadable texts, 0 to 1; 0 if they are not checked again.
     """
-    num_checked = min(MAX_TEXTS, len(texts))
+    if not begin_check():
+        return 0.0
+    num_checked = min(max_texts, len(texts))
     checked_texts = [texts[i * len(texts) // num_checked] for i in range(num_checked)]
     num_unreadable = sum(is_unreadable(text, model.tokenizer.tokenizer) for text in checked_texts)
     share = num_unreadable / max(1, num_checked)
@@ -99,9 +104,10 @@ def warn_of_unreadable(texts: Sequence[str], model: InBedder) -> float:
             else "multilingual reads about a hundred: inbedder models install multilingual, then model='multilingual' or --model "
             "multilingual"
         )
+        name = Path(model.name).name
         message = (
-            f"{share:.0%} of the texts seem to be in a language or script that {model.name} cannot read; their vectors and "
-            f"answers mean little. {remedy}; or translate the texts first."
+            f"{share:.0%} of the texts seem to be in a language or script that {name} cannot read; their vectors and answers "
+            f"mean little. {remedy}; or translate the texts first."
         )
         warnings.warn(UnreadableTextWarning(message, share), stacklevel=3)
     return share

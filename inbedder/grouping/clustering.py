@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inbedder.embedder import InBedder
+from inbedder.encoding.language_scope import check_language_once
 from inbedder.grouping.make_groups import make_groups
 from inbedder.grouping.namers import Namer
 from inbedder.grouping.result import ClusterResult
@@ -70,4 +71,5 @@ def cluster(
     options: dict[str, Any] = {"method": method, "min_size": min_size, "embeddings": embeddings, "given_labels": given_labels}
     options |= {"apart_from": apart_from, "no_answer": no_answer, "namer": namer}
     options |= {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-    return make_groups(ClusterResult, texts, instruction, model, k, seed, **options)
+    with check_language_once(is_checked=embeddings is not None):
+        return make_groups(ClusterResult, texts, instruction, model, k, seed, **options)

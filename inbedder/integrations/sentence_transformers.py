@@ -57,7 +57,7 @@ class AnswerVectors(InputModule):
         self.embedder = self.embedder.replace(max_length=value)
 
     def _apply(self, convert: Any, recurse: bool = True) -> Any:
-        """Move the weights to a device; their type is an option of ``InBedder``, because it also determines how sums are computed."""
+        """Move the weights to a device; their type is an option of ``InBedder``, which also determines how sums are computed."""
         if (dtype := convert(torch.zeros(1)).dtype) != torch.float32:
             name = str(dtype).removeprefix("torch.")
             raise ModelError(f"Its type cannot be changed here. Export it again from InBedder(..., dtype={name!r}).")

@@ -12,6 +12,8 @@ import numpy as np
 from inbedder.io.cell_values import is_missing
 
 MAX_INT64 = 2**63 - 1
+MAX_PLAIN_NUMBER = 1e16
+"""Whole numbers below it are written without an exponent."""
 
 
 def parse_numbers(texts: Sequence[str]) -> list[int] | list[float] | None:
@@ -47,7 +49,7 @@ def _parse_spelled(texts: Sequence[str], read: Callable[[str], Any], write: Call
     return numbers
 
 
-def format_number(number: float) -> str:
+def format_number(number: float | np.floating[Any]) -> str:
     """Format a number with the digits that tell it from all others of its type, and a whole one without a decimal point.
 
     Args:
@@ -56,7 +58,7 @@ def format_number(number: float) -> str:
     Returns:
         The text.
     """
-    if math.isfinite(number) and number == int(number) and abs(number) < 1e16:
+    if math.isfinite(number) and number == int(number) and abs(float(number)) < MAX_PLAIN_NUMBER:
         return str(int(number))
     return str(number) if isinstance(number, np.floating) else repr(number)
 

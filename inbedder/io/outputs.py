@@ -110,9 +110,8 @@ def _make_arrow_column(pyarrow: Any, values: Sequence[Any]) -> Any:
     cleaned = [clean_text(value) if isinstance(value, str) else value for value in values]
     try:
         if has_one_kind(cleaned):
-            has_nanoseconds = any(getattr(value, "nanosecond", 0) for value in cleaned)  # which pyarrow would drop
-            zone = next((value.tzinfo for value in cleaned if getattr(value, "nanosecond", 0)), None)
-            return pyarrow.array(cleaned, pyarrow.timestamp("ns", zone) if has_nanoseconds else None)
+            zones = [getattr(value, "tzinfo", None) for value in cleaned if getattr(value, "nanosecond", 0)]
+            return pyarrow.array(cleaned, pyarrow.timestamp("ns", zones[0]) if zones else None)  # it would drop nanoseconds
     except (pyarrow.ArrowException, OverflowError):
         pass
     return pyarrow.array([None if is_missing(value) else clean_text(to_text(value)) for value in cleaned])

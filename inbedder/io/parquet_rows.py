@@ -64,8 +64,8 @@ def _convert_column(pyarrow: Any, path: str, name: str, column: Any) -> list[Any
     try:
         if pyarrow.types.is_dictionary(column.type):
             used = column.indices.drop_null().unique()
-            values = dict(zip(used.to_pylist(), _convert_column(pyarrow, path, name, column.dictionary.take(used)), strict=True))
-            return [values.get(index) for index in column.indices.to_pylist()]
+            shared = dict(zip(used.to_pylist(), _convert_column(pyarrow, path, name, column.dictionary.take(used)), strict=True))
+            return [shared.get(index) for index in column.indices.to_pylist()]
         if _is_text(pyarrow.types, column.type):
             _check_cells(pyarrow, path, name, column)
         values = list(column.to_pylist())

@@ -11,6 +11,7 @@ vocabulary cannot do that, so a space after their first character breaks them.
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ CHUNK_TEXTS = 1000
 """Texts tokenized in one call."""
 SIDES = {"right": "end", "left": "start"}
 """Truncation sides: transformers' name and the word in messages."""
+COMPATIBILITY_FORMS = "".join(map(chr, [*range(0xFB00, 0xFB07), *range(0xFF01, 0xFF5F)]))
+"""Ligatures, as of a PDF, and characters in full width."""
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _SURROGATE_REPLACEMENTS = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
@@ -132,6 +135,7 @@ class PromptTokenizer:
         self.mask_length = mask_length
         self.truncation_side = truncation_side
         self._closing = count_special_edges(self._encode(["a"])[0])[1]
+        self._unknown_forms = self._find_unknown_forms()
         self._leaking_tokens = [
             token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token and self._is_leaking(token)
         ]
@@ -203,8 +207,27 @@ class PromptTokenizer:
         special_id = self.tokenizer.convert_tokens_to_ids(special)
         return bool(special_ids.count(special_id) > plain_ids.count(special_id))
 
+    def _find_unknown_forms(self) -> dict[int, str]:
+        """Find ligatures and full-width characters that a WordPiece vocabulary lacks, and the plain ones of their meaning (NFKC).
+
+        It has a few of them as single characters, but no word with one.
+        """
+        if type(self.tokenizer.backend_tokenizer.model).__name__ != "WordPiece":
+            return {}
+        plain_forms = [unicodedata.normalize("NFKC", form) for form in COMPATIBILITY_FORMS]
+        words = [f"a{form}a" for form in (*COMPATIBILITY_FORMS, *plain_forms)]
+        ids = [encoding.ids for encoding in self._encode(words)]
+        pairs = zip(COMPATIBILITY_FORMS, plain_forms, ids, ids[len(plain_forms) :], strict=False)
+        return {
+            ord(form): plain
+            for form, plain, form_ids, plain_ids in pairs
+            if form_ids != plain_ids and (form.isalnum() or self.tokenizer.unk_token_id in form_ids)
+        }
+
     def _clean(self, text: str) -> str:
         text = clean_text(text)
+        if self._unknown_forms and not text.isascii():
+            text = text.translate(self._unknown_forms)
         for special in self._leaking_tokens:
             text = text.replace(special, f"{special[0]} {special[1:]}")
         return text

@@ -104,3 +104,10 @@ def test_categories_become_groups_for_the_report(model, tmp_path):
     assert groups.answers == model.answer(TEXTS, QUESTION)
     groups.save_html(tmp_path / "page.html")
     assert "late parcels" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_labels_are_matched_whatever_their_spelling_and_type(make_model):
+    model = InBedder(make_model("bert"))
+    texts = ["a b", "c d", "e f"]
+    result = classify(texts, "What?", ["Cafe\u0301", "1"], model=model, labels=["caf\u00e9", 1.0, None])
+    assert result.agreement.count == 2
