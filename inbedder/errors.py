@@ -78,13 +78,22 @@ class RecipeError(InbedderError):
     """A fine-tuning recipe is malformed, or its data cannot be read."""
 
 
+RELEASED = False
+"""Whether an index has the package; until then it is installed from a clone."""
+
+
+def format_install(extras: str) -> str:
+    """Format the command that installs the package with extras."""
+    return f"pip install 'inbedder[{extras}]'" if RELEASED else f"pip install '.[{extras}]' in the clone"
+
+
 class MissingExtraError(InbedderError):
     """An optional dependency is not installed; the message contains the install command."""
 
     def __init__(self, package: str, extra: str | None = None) -> None:
         """Set the missing package and the extra that installs it; with None the message names the package itself."""
-        requirement = f"'inbedder[{extra}]'" if extra else package
-        super().__init__(f"This needs {package}. Install it with: pip install {requirement}")
+        command = format_install(extra) if extra else f"pip install {package}"
+        super().__init__(f"This needs {package}. Install it with: {command}")
 
 
 class UnreadableTextWarning(UserWarning):

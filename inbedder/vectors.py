@@ -191,7 +191,7 @@ def similarity(a: Any, b: Any) -> Vectors:
         float32, shape (n, m); 0 for a zero vector.
 
     Raises:
-        InputError: When vectors are uint8.
+        InputError: When vectors are uint8, or their lengths differ.
 
     Example:
         >>> from inbedder import InBedder
@@ -199,7 +199,9 @@ def similarity(a: Any, b: Any) -> Vectors:
         [[0.0, 1.0]]
     """
     rows, columns = (normalize_vectors(np.atleast_2d(as_float_vectors(side))) for side in (a, b))
-    return np.asarray(rows @ columns.T, dtype=np.float32)
+    if rows.shape[1] != columns.shape[1]:
+        raise InputError(f"Vectors of {rows.shape[1]} and {columns.shape[1]} numbers cannot be compared. Embed both alike.")
+    return np.asarray(np.clip(rows @ columns.T, -1, 1), dtype=np.float32)
 
 
 def pack_vector(vector: Vectors) -> bytes | None:

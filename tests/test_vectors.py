@@ -89,3 +89,13 @@ def test_a_blank_text_has_one_vector_alone_and_in_a_batch(make_model, dtype):
         vector = model.encode([text], QUESTION)[0]
         assert np.array_equal(vector, model.encode([text, *WORDS], QUESTION)[0])
         assert not vector.any()
+
+
+def test_vectors_of_two_lengths_are_not_compared():
+    with pytest.raises(InputError, match="Vectors of 3 and 2 numbers cannot be compared"):
+        similarity(np.ones((1, 3)), np.ones((4, 2)))
+
+
+def test_a_cosine_is_never_above_one():
+    vectors = np.random.default_rng(0).normal(size=(200, 7)).astype(np.float32)
+    assert np.abs(similarity(vectors, vectors)).max() <= 1

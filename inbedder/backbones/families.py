@@ -6,6 +6,7 @@ embedding models. vLLM is not a family but an engine for causal LMs.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +29,7 @@ from inbedder.backbones.question_adapter import load_text_reader
 from inbedder.backbones.revision import record_revision
 from inbedder.backbones.seq2seq import build_seq2seq_backbone
 from inbedder.backbones.weights import LoadedModel, ResolvedModel, find_model, load_weights
-from inbedder.errors import ModelError
+from inbedder.errors import InbedderError, ModelError
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
 
@@ -149,8 +150,22 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
         The backbone of the model's kind, and the settings saved with its weights.
 
     Raises:
-        ModelError: If the model is not found, its kind is unknown, or an option does not fit it.
+        ModelError: If the model is not found, its kind is unknown, an option does not fit it, or its files are damaged.
     """
+    if sys.flags.optimize > 1:
+        raise ModelError("Python runs with -OO (PYTHONOPTIMIZE=2), without the docstrings that transformers reads.")
+    try:
+        return _load_backbone(options)
+    except (InbedderError, KeyboardInterrupt, SystemExit, MemoryError, RecursionError):
+        raise
+    except BaseException as error:  # a configuration that fits nothing can raise anything, and a tokenizer a panic of Rust
+        if "out of memory" in str(error) or "allocate" in str(error):
+            raise
+        reason = " ".join(str(error).split())[:400] or type(error).__name__
+        raise ModelError(f"{options.model} cannot be used ({reason}). Check its files, or download them again.") from error
+
+
+def _load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
     if options.kind and options.kind.startswith("vllm"):
         from inbedder.backbones.vllm import build_vllm_backbone
 

@@ -1,4 +1,4 @@
-"""Causal LMs in vLLM's engine (``pip install 'inbedder[vllm]'``): the same vectors and answers, many times faster on a GPU.
+"""Causal LMs in vLLM's engine (the extra ``vllm``): the same vectors and answers, in its batches.
 
 ``InBedder(model, backbone="vllm")`` passes the options that follow in YAML to vLLM's ``LLM``::
 

@@ -30,6 +30,7 @@ from inbedder.backbones.hub import Settings, find_commit, find_model_file, make_
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.backbones.revision import WeightFiles
 from inbedder.backbones.size_check import check_size
+from inbedder.backbones.tokenizer_checks import check_tokenizer
 from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
@@ -158,7 +159,7 @@ def find_model(options: ModelOptions) -> ResolvedModel:
     check_weights(base, commit, getattr(config, "transformers_weights", None))
     files = WeightFiles.of(base, adapter, commit, modules=options.kind == "embedding")
     tokenizer = _read("tokenizer.json", base, lambda: AutoTokenizer.from_pretrained(base, **hub_kwargs))
-    _check_tokenizer(tokenizer, config, base)
+    check_tokenizer(tokenizer, config, base)
     return ResolvedModel(base, config, tokenizer, settings, adapter, hub_kwargs, files)
 
 
@@ -181,19 +182,6 @@ def _read(file: str, base: str, load: Callable[[], Any]) -> Any:
             f"{Path(base) / file} is missing or unusable ({reason[:400]}). Download the model again, save it again, or "
             "update transformers."
         ) from error
-
-
-def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig, base: str) -> None:
-    """Refuse a tokenizer without words, or with more tokens than the model."""
-    special = set(tokenizer.all_special_ids)
-    if len(tokenizer) <= len(special):
-        raise ModelError(f"The tokenizer of {base} has no words: tokenizer.json is missing or empty. Download the model again.")
-    size = getattr(config.get_text_config(), "vocab_size", None)
-    if size is not None and max(tokenizer.vocab_size - 1, *special, 0) >= size:
-        raise ModelError(
-            f"The tokenizer of {base} has {len(tokenizer)} tokens and vocab_size in its config.json is {size}: the files belong "
-            "to two models. Download the model again."
-        )
 
 
 def load_weights(
@@ -279,7 +267,8 @@ def _read_weights(base: str, source: str, model_class: Any, kwargs: dict[str, An
         if not Path(base).is_dir() and isinstance(error, OSError):
             raise make_load_error(base, error) from error
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ModelError(f"{base} does not load with its config.json ({reason[:400]}). Download the model again.") from error
+        remedy = "Install what it names" if isinstance(error, ImportError) else "Download the model again"
+        raise ModelError(f"{base} does not load with its config.json ({reason[:400]}). {remedy}.") from error
     if info["mismatched_keys"]:
         name, shape, expected_shape = sorted(info["mismatched_keys"])[0]
         raise ModelError(

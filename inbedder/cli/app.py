@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -122,6 +123,7 @@ def main() -> None:
     warnings.showwarning = lambda message, *_: print_message(f"warning: {message}")
     try:
         with handle_signals(), check_language_once():
+            _check_working_folder()
             app()
     except InbedderError as error:
         _exit_with_error(f"error: {error}" + f"\n{OUT_OF_MEMORY}" * is_out_of_memory(error))
@@ -134,6 +136,16 @@ def main() -> None:
     except Exception as error:
         advice = "" if is_out_of_memory(error) else "\nUnexpected error. Rerun with `inbedder --debug ...` for a traceback."
         _exit_with_error(f"error: {describe_error(error)}{advice}")
+
+
+def _check_working_folder() -> None:
+    """Refuse a working folder that was deleted, in which libraries fail in ways that mislead."""
+    from inbedder.errors import InputError
+
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise InputError("The working folder was deleted. Change to another.") from None
 
 
 def _replace_unencodable_characters() -> None:

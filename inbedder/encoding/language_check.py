@@ -95,7 +95,8 @@ def warn_of_unreadable(texts: Sequence[str], model: InBedder, max_texts: int = M
         return 0.0
     num_checked = min(max_texts, len(texts))
     checked_texts = [texts[i * len(texts) // num_checked] for i in range(num_checked)]
-    num_unreadable = sum(is_unreadable(text, model.tokenizer.tokenizer) for text in checked_texts)
+    tokenizer = model.tokenizer
+    num_unreadable = sum(is_unreadable(tokenizer.clean(text[:MAX_CHARACTERS]), tokenizer.tokenizer) for text in checked_texts)
     share = num_unreadable / max(1, num_checked)
     if share >= MIN_WARNED_SHARE and num_unreadable >= min(MIN_UNREADABLE_TEXTS, num_checked):
         remedy = (

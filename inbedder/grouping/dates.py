@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -23,8 +23,12 @@ MAX_PERIODS = 500
 MISSING_NAMES = ("nan", "NaN", "NaT", "<NA>")
 """How pandas writes a missing value as text."""
 ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+MAX_DATE_CHARACTERS = 100
+"""A longer text is no date."""
 DAY_AND_MONTH = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2\d")
 """Two numbers before the year: day and month, or month and day unless dots separate them."""
+THREE_NUMBERS = re.compile(r"(\d{2})[/-](\d{2})[/-](\d{2})(?:[ T].*)?")
+"""A date whose year has two digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +135,7 @@ def _find_start(number: int, every: str) -> date:
 def _is_day_first(strings: Sequence[str]) -> bool:
     """Tell from dots and numbers above 12 whether days precede months; refuse an ambiguous column."""
     numeric = {text: match.groups() for text in strings if (match := DAY_AND_MONTH.match(text))}
+    _check_short_years(numeric)
     if any(separator == "." for _, separator, _ in numeric.values()):
         return True
     day_first = all(int(second) <= 12 for _, _, second in numeric.values())
@@ -146,8 +151,24 @@ def _is_day_first(strings: Sequence[str]) -> bool:
     return day_first
 
 
+def _check_short_years(texts: Iterable[str]) -> None:
+    """Refuse a column of three numbers of two digits if the year can be the first as well as the last: 24/03/04."""
+    short = [tuple(map(int, match.groups())) for text in texts if (match := THREE_NUMBERS.fullmatch(text))]
+    if not short:
+        return
+    can_be_first = all(1 <= month <= 12 and 1 <= day <= 31 for _, month, day in short)
+    can_be_last = all(1 <= a <= 31 and 1 <= b <= 31 and min(a, b) <= 12 for a, b, _ in short)
+    if can_be_first and can_be_last and any(a != c for a, _, c in short):
+        text = next(text for text in texts if THREE_NUMBERS.fullmatch(text))
+        raise InputError(
+            f"The year of {format_value(text)} may come first or last. Give the format with --date-format (%y/%m/%d or %d/%m/%y)."
+        )
+
+
 def _parse_text(text: str, day_first: bool = False, date_format: str | None = None) -> date | None:
     """Parse a date; return None if there is no date, or no year or month."""
+    if len(text) > MAX_DATE_CHARACTERS:
+        return None
     if date_format is None:
         with suppress(ValueError):  # much faster than dateutil
             return datetime.fromisoformat(text).date()

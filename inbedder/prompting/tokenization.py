@@ -155,8 +155,8 @@ class PromptTokenizer:
         """
         prompts: list[PromptTokens] = []
         for start in range(0, len(texts), CHUNK_TEXTS):
-            chunk = [self._clean(text) for text in texts[start : start + CHUNK_TEXTS]]
-            cleaned = [self._clean(instruction) for instruction in instructions[start : start + CHUNK_TEXTS]]
+            chunk = [self.clean(text) for text in texts[start : start + CHUNK_TEXTS]]
+            cleaned = [self.clean(instruction) for instruction in instructions[start : start + CHUNK_TEXTS]]
             prompts += self._tokenize_chunk(chunk, cleaned)
         return prompts
 
@@ -176,10 +176,10 @@ class PromptTokenizer:
         """
         prompts = self(texts, instructions)
         rendered = [
-            self.template.render(self._clean(text)[slice(*prompt.kept_characters)], self._clean(instruction)).string
+            self.template.render(self.clean(text)[slice(*prompt.kept_characters)], self.clean(instruction)).string
             for prompt, text, instruction in zip(prompts, texts, instructions, strict=True)
         ]
-        full_strings = [string + self._clean(answer) for string, answer in zip(rendered, answers, strict=True)]
+        full_strings = [string + self.clean(answer) for string, answer in zip(rendered, answers, strict=True)]
         pairs = []
         for prompt, string, encoding in zip(prompts, rendered, self._encode(full_strings), strict=True):
             ids, offsets, end = encoding.ids, encoding.offsets, len(encoding.ids) - self._closing
@@ -224,7 +224,15 @@ class PromptTokenizer:
             if form_ids != plain_ids and (form.isalnum() or self.tokenizer.unk_token_id in form_ids)
         }
 
-    def _clean(self, text: str) -> str:
+    def clean(self, text: str) -> str:
+        """Replace what the tokenizer cannot or must not read: surrogates, special tokens, and forms that its vocabulary lacks.
+
+        Args:
+            text: A text or an instruction.
+
+        Returns:
+            The text as it is tokenized.
+        """
         text = clean_text(text)
         if self._unknown_forms and not text.isascii():
             text = text.translate(self._unknown_forms)
@@ -245,7 +253,12 @@ class PromptTokenizer:
     def _encode(self, strings: list[str]) -> list[Encoding]:
         if not strings:
             return []
-        encoded = self.tokenizer(strings, split_special_tokens=True, truncation=False, verbose=False)
+        try:
+            encoded = self.tokenizer(strings, split_special_tokens=True, truncation=False, verbose=False)
+        except (KeyboardInterrupt, SystemExit, MemoryError):
+            raise
+        except BaseException as error:  # a panic of the tokenizer's Rust is no Exception: a pattern ran too long
+            raise ModelError(f"The tokenizer of {self.tokenizer.name_or_path} fails on a text ({error}).") from error
         encodings = encoded.encodings
         assert encodings is not None  # the tokenizer is a fast one
         return list(encodings)

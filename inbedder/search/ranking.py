@@ -61,7 +61,8 @@ def find_candidates(
             nearest = storage.table.search(vector, vector_column_name=GENERIC).distance_type("cosine")
             rows = run(nearest.nprobes(NUM_PROBES).refine_factor(REFINE_FACTOR), "_distance")
             if query is not None:
-                by_words = run(storage.table.search(query, query_type="fts", fts_columns=TEXT), "_score")
+                words = query.strip().strip('"')  # the index of words has no positions, which a phrase in quotes needs
+                by_words = run(storage.table.search(words, query_type="fts", fts_columns=TEXT), "_score")
                 rows = import_lancedb().rerankers.RRFReranker().rerank_hybrid(query, rows, by_words).slice(0, count)
     except InputError as error:
         if where is None:

@@ -88,7 +88,7 @@ def measure_set(model: InBedder, folder: Path, settings: dict[str, Any]) -> dict
     for question in (settings["question"], None):
         for used_examples in ({}, examples):
             method = f"{'question' if question else 'no question'}, {f'{EXAMPLES} examples' if used_examples else 'names'}"
-            result = classify(texts, question, names, used_examples, model, show_progress_bar=False)
+            result = classify(texts, question, names, examples=used_examples, model=model, show_progress_bar=False)
             results[method] = measure_scores(result.scores, numbers)
     return results
 

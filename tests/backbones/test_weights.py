@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -279,3 +281,40 @@ def test_no_trust_reaches_configuration_tokenizer_and_model(make_model, monkeypa
         resolved = find_model(ModelOptions(make_model("opt"), trust_remote_code=trust))
         load_weights(resolved, "causal", AutoModelForCausalLM, ModelOptions(device="cpu"))
         assert list(trusted.values()) == [trust] * 3
+
+
+@pytest.mark.parametrize(
+    ("file", "values"),
+    [
+        ("config.json", {"num_attention_heads": -2}),
+        ("config.json", {"output_hidden_states": "x"}),
+        ("config.json", {"layer_norm_eps": "x"}),
+        ("tokenizer_config.json", {"model_max_length": "x"}),
+    ],
+    ids=str,
+)
+def test_no_setting_of_a_damaged_model_raises_another_error(copy_of, file, values):
+    folder = copy_of()
+    change_config(folder, file, **values)
+    try:
+        vectors = InBedder(folder).encode(["a b", "c"], "What?")
+    except InbedderError:
+        return
+    assert vectors.shape[0] == 2
+
+
+def test_a_very_long_name_is_no_model():
+    with pytest.raises(ModelError):
+        InBedder("x" * 5000)
+
+
+def test_docstrings_that_were_removed_are_named(make_model):
+    command = [
+        sys.executable,
+        "-OO",
+        "-c",
+        "import sys; from inbedder import InBedder; InBedder(sys.argv[1])",
+        str(make_model("bert")),
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "ModelError: Python runs with -OO (PYTHONOPTIMIZE=2)" in run.stderr

@@ -31,7 +31,7 @@ def test_a_text_is_in_the_category_with_the_nearest_vector(model):
 def test_descriptions_replace_names_and_examples_are_added(model):
     described = classify(TEXTS, QUESTION, {"a": NAMES[0], "b": NAMES[1], "c": NAMES[2]}, model=model)
     np.testing.assert_allclose(described.scores, classify(TEXTS, QUESTION, NAMES, model=model).scores, atol=1e-6)
-    result = classify(TEXTS, QUESTION, NAMES, {"cats": ["a cat", "two cats"]}, model)
+    result = classify(TEXTS, QUESTION, NAMES, examples={"cats": ["a cat", "two cats"]}, model=model)
     names, examples = (normalize_vectors(model.encode(texts, QUESTION)) for texts in (NAMES, ["a cat", "two cats"]))
     names[0] = normalize_vectors(names[:1] + normalize_vectors(examples.mean(axis=0, keepdims=True)))[0]
     np.testing.assert_allclose(result.scores, InBedder.similarity(model.encode(TEXTS, QUESTION), names), atol=1e-6)

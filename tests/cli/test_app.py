@@ -147,3 +147,15 @@ def test_a_signal_leaves_an_intact_cache_and_no_temporary_file(folder, make_mode
     store = Store(folder / "cache")
     assert store.verify() == []
     assert store.info()[0]["entries"] > 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows deletes no working folder")
+def test_a_working_folder_that_was_deleted_is_named(tmp_path):
+    code = (
+        "import os, sys; os.rmdir(os.getcwd()); sys.argv = ['inbedder', '--version']; from inbedder.cli.app import main; main()"
+    )
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    run = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 1 and "The working folder was deleted" in run.stderr

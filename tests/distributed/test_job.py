@@ -69,7 +69,7 @@ def test_without_ray_the_error_gives_the_install_command(tmp_path, monkeypatch, 
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 1
-    assert "pip install 'inbedder[ray]'" in capsys.readouterr().err
+    assert "pip install '.[ray]' in the clone" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

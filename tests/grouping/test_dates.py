@@ -92,3 +92,17 @@ def test_the_period_fits_the_span(last, every):
 def test_invalid_periods_are_refused(days, every, message):
     with pytest.raises(InputError, match=message):
         make_calendar(days, every)
+
+
+@pytest.mark.parametrize("texts", [["24/03/04", "24/03/13"], ["23/01/05", "23/02/13"], ["24-03-04 10:00"]])
+def test_a_year_of_two_digits_that_may_come_first_is_refused(texts):
+    with pytest.raises(InputError, match="may come first or last"):
+        parse_dates(texts)
+
+
+def test_a_year_of_two_digits_that_can_only_come_last_is_read():
+    assert parse_dates(["24/03/99", "31/01/98"]) == [date(1999, 3, 24), date(1998, 1, 31)]
+
+
+def test_a_very_long_text_is_no_date():
+    assert not is_date_column(["1" * 100_000, "2" * 100_000])

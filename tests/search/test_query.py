@@ -184,3 +184,9 @@ def test_many_rows_are_found_through_an_approximate_index(tmp_path, tiny, monkey
 def test_few_rows_are_compared_exactly(index):
     assert index.info()["engine"] == "exact: every vector is compared"
     assert index.info()["rows"] == len(REVIEWS)
+
+
+@pytest.mark.parametrize("query", ['"battery died"', '"', '""', ' "battery" '])
+def test_a_query_in_quotes_is_read_as_its_words(index, query):
+    rows = index.search(query, k=3, hybrid=True)
+    assert len(rows) == 3

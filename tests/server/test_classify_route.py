@@ -12,7 +12,7 @@ BODY = {"input": TEXTS, "instruction": "What?", "categories": ["cats", {"name": 
 def test_texts_get_the_librarys_categories(client, tiny):
     body = client.post("/v1/classify", json={**BODY, "examples": {"cats": ["two cats"]}, "top_n": 2}).json()
     categories = {"cats": "cats", "late": "It came late."}
-    expected = classify(TEXTS, "What?", categories, {"cats": ["two cats"]}, tiny)
+    expected = classify(TEXTS, "What?", categories, examples={"cats": ["two cats"]}, model=tiny)
     assert [entry["category"] for entry in body["data"]] == expected.names
     for entry, scores, probabilities in zip(body["data"], expected.scores, expected.probabilities, strict=True):
         assert [score["category"] for score in entry["scores"]] == [list(categories)[i] for i in np.argsort(-scores)]
