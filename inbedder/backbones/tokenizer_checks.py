@@ -1,4 +1,4 @@
-"""Checks of a tokenizer: that it fits its model, and that no text becomes much longer by it."""
+"""Checks of a configuration's values and of a tokenizer: that it fits its model, and makes no text much longer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,29 @@ from inbedder.errors import ModelError
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+SIZES = ("num_attention_heads", "num_key_value_heads", "num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size")
+SWITCHES = ("output_hidden_states", "output_attentions", "use_cache", "tie_word_embeddings")
 MAX_TEXT_GROWTH = 100
 """Maximum of how many times as long the replacements of a tokenizer make a text."""
+
+
+def check_config(config: PretrainedConfig, base: str) -> None:
+    """Refuse sizes below 1, and switches that are neither on nor off.
+
+    Args:
+        config: The model's configuration.
+        base: The model, for the message.
+
+    Raises:
+        ModelError: When a value is out of range.
+    """
+    for part in (config, config.get_text_config()):
+        for name in SIZES:
+            if isinstance(value := getattr(part, name, None), int) and value < 1:
+                raise ModelError(f"{name} in config.json of {base} is {value}; it must be at least 1. Correct it.")
+        for name in SWITCHES:
+            if not isinstance(value := getattr(part, name, None), bool | None):
+                raise ModelError(f"{name} in config.json of {base} is {value!r}; it must be true or false. Correct it.")
 
 
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig, base: str) -> None:
@@ -20,13 +41,14 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig
     special = set(tokenizer.all_special_ids)
     if len(tokenizer) <= len(special):
         raise ModelError(f"The tokenizer of {base} has no words: tokenizer.json is missing or empty. Download the model again.")
+    backend = tokenizer.backend_tokenizer if tokenizer.is_fast else None
+    words = range(tokenizer.vocab_size) if backend is None else backend.get_vocab(with_added_tokens=False).values()
     size = getattr(config.get_text_config(), "vocab_size", None)
-    if size is not None and max(*tokenizer.get_vocab().values(), *special) >= size:
+    if size is not None and max(*words, *special) >= size:
         raise ModelError(
             f"The tokenizer of {base} has {len(tokenizer)} tokens and vocab_size in its config.json is {size}: the files belong "
             "to two models. Download the model again."
         )
-    backend = tokenizer.backend_tokenizer if tokenizer.is_fast else None
     parts = [] if backend is None else [backend.normalizer, backend.pre_tokenizer, backend.decoder]
     growth = math.prod(_compute_growth(json.loads(part.__getstate__())) for part in parts if part is not None)
     if growth > MAX_TEXT_GROWTH:

@@ -30,7 +30,7 @@ from inbedder.backbones.hub import Settings, find_commit, find_model_file, make_
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.backbones.revision import WeightFiles
 from inbedder.backbones.size_check import check_size
-from inbedder.backbones.tokenizer_checks import check_tokenizer
+from inbedder.backbones.tokenizer_checks import check_config, check_tokenizer
 from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
@@ -159,6 +159,7 @@ def find_model(options: ModelOptions) -> ResolvedModel:
     check_weights(base, commit, getattr(config, "transformers_weights", None))
     files = WeightFiles.of(base, adapter, commit, modules=options.kind == "embedding")
     tokenizer = _read("tokenizer.json", base, lambda: AutoTokenizer.from_pretrained(base, **hub_kwargs))
+    check_config(config, base)
     check_tokenizer(tokenizer, config, base)
     return ResolvedModel(base, config, tokenizer, settings, adapter, hub_kwargs, files)
 

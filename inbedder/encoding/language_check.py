@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from inbedder.encoding.language_scope import begin_check
 from inbedder.errors import UnreadableTextWarning
 from inbedder.prompting.stopwords import load_stopwords
-from inbedder.prompting.tokenization import clean_text
+from inbedder.prompting.tokenization import clean_text, tokenize
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -49,7 +49,7 @@ MIN_UNREADABLE_TEXTS = 3
 def is_unreadable(text: str, tokenizer: Any) -> bool:
     """Whether a fast tokenizer spells or does not know most of a text; False if the text is too short to decide."""
     text = clean_text(text[:MAX_CHARACTERS])
-    encoding = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False).encodings[0]
+    encoding = tokenize(tokenizer, [text], add_special_tokens=False)[0]
     num_tokens = num_unknown = num_unknown_letters = 0
     for token_id, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
         num_letters = sum(character.isalpha() for character in text[start:end])

@@ -15,7 +15,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -90,6 +90,31 @@ def clean_text(text: str) -> str:
         joined = _SURROGATE_PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
         return joined.translate(_SURROGATE_REPLACEMENTS)
     return text
+
+
+def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **options: Any) -> list[Encoding]:
+    """Tokenize texts in which special tokens are plain characters.
+
+    Args:
+        tokenizer: A fast tokenizer.
+        texts: n texts.
+        **options: Further options of the tokenizer.
+
+    Returns:
+        n encodings.
+
+    Raises:
+        ModelError: When the tokenizer fails on a text.
+    """
+    try:
+        encoded = tokenizer(list(texts), split_special_tokens=True, truncation=False, verbose=False, **options)
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # a panic of its Rust is no Exception: a pattern ran too long
+        raise ModelError(f"The tokenizer of {tokenizer.name_or_path} fails on a text ({error}).") from error
+    encodings = encoded.encodings
+    assert encodings is not None  # the tokenizer is a fast one
+    return list(encodings)
 
 
 class PromptTokenizer:
@@ -253,15 +278,7 @@ class PromptTokenizer:
     def _encode(self, strings: list[str]) -> list[Encoding]:
         if not strings:
             return []
-        try:
-            encoded = self.tokenizer(strings, split_special_tokens=True, truncation=False, verbose=False)
-        except (KeyboardInterrupt, SystemExit, MemoryError):
-            raise
-        except BaseException as error:  # a panic of the tokenizer's Rust is no Exception: a pattern ran too long
-            raise ModelError(f"The tokenizer of {self.tokenizer.name_or_path} fails on a text ({error}).") from error
-        encodings = encoded.encodings
-        assert encodings is not None  # the tokenizer is a fast one
-        return list(encodings)
+        return tokenize(self.tokenizer, strings)
 
     def _fit(self, text: str, instruction: str) -> PromptTokens:
         """Cut the text until its prompt fits, tokenizing only as much of a very long text as needed."""

@@ -45,11 +45,11 @@ def test_a_replacement_that_keeps_the_length_is_taken(copy_of):
 def test_a_pattern_that_runs_too_long_is_a_model_error(copy_of):
     split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
     model = InBedder(copy_of(lambda settings: settings.update(pre_tokenizer=split)))
-    with pytest.raises(ModelError, match="The tokenizer of .* fails on a text"):
+    with pytest.raises(ModelError, match=r"The tokenizer of .* fails on a text"):
         model.encode("a" * 64 + "b", "What?")
 
 
 @pytest.mark.parametrize("number", [10**9, 31_000])
 def test_a_number_beyond_the_models_vocabulary_is_refused(copy_of, number):
-    with pytest.raises(ModelError, match="the files belong to two models|missing or unusable"):
+    with pytest.raises(ModelError, match=r"the files belong to two models|missing or unusable"):
         InBedder(copy_of(lambda settings: settings["model"]["vocab"].update(zzz=number)))

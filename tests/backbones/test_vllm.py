@@ -162,7 +162,7 @@ class TestEngine:
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
 def test_without_vllm_the_install_line_is_named(make_model):
-    with pytest.raises(MissingExtraError, match=r"This needs vLLM. Install it with: pip install 'inbedder\[vllm\]'"):
+    with pytest.raises(MissingExtraError, match=r"This needs vLLM. Install it with: pip install '\.\[vllm\]' in the clone"):
         InBedder(make_model("opt"), backbone="vllm")
 
 

@@ -91,7 +91,7 @@ def test_a_conditional_encoder_that_lacks_weights_is_refused(make_model, tmp_pat
         ({"max_position_embeddings": 4}, "do not fit its config.json"),
         ({"num_hidden_layers": 1}, "have more blocks than its config.json"),
         ({"num_hidden_layers": 3}, "lacks weights of its body"),
-        ({"num_attention_heads": 0}, "does not load with its config.json"),
+        ({"num_attention_heads": 0}, "it must be at least 1"),
         ({"hidden_act": "nope"}, "does not load with its config.json"),
         ({"model_type": "nope"}, "config.json is missing or unusable"),
     ],

@@ -62,7 +62,7 @@ def test_without_ray_the_error_gives_the_install_command(tmp_path, monkeypatch, 
 
     (tmp_path / "a.txt").write_text("cats\n")
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'inbedder\[ray\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[ray\]' in the clone"):
         embed_job(tmp_path / "a.txt", tmp_path / "out")
     arguments = ["inbedder", "embed", str(tmp_path / "a.txt"), "--engine", "ray", "-o", str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", arguments)

@@ -192,7 +192,7 @@ def test_deeply_nested_json_is_a_bad_row(tmp_path):
 @pytest.mark.parametrize("line", ['{"text": "a", "text": "b"}', '{"text": "a", "more": {"x": 1, "x": 2}}'])
 def test_a_name_that_occurs_twice_in_an_object_is_refused(tmp_path, line):
     (tmp_path / "t.jsonl").write_text(f'{line}\n{{"text": "c"}}\n', encoding="utf-8")
-    with pytest.raises(InputError, match="row 1: not JSON .* occurs twice in an object"):
+    with pytest.raises(InputError, match=r"row 1: not JSON .* occurs twice in an object"):
         read_table(str(tmp_path / "t.jsonl"))
     assert read_table(str(tmp_path / "t.jsonl"), skip_bad=True).texts == ["c"]
     (tmp_path / "t.json").write_text(f"[{line}]", encoding="utf-8")

