@@ -147,7 +147,7 @@ def add_examples(category_vectors: Vectors, example_vectors: Vectors, owners: ND
     return sums
 
 
-def _fold(label: Any) -> str:
+def _normalize_label(label: Any) -> str:
     """Spell a label as its equals are: composed letters, one case, 1.0 as 1."""
     text = format_number(label) if isinstance(label, (float, np.floating)) else str(label)
     return unicodedata.normalize("NFC", text).strip().casefold()
@@ -158,8 +158,8 @@ def _parse_labels(labels: Sequence[Any], categories: Sequence[Category], count: 
     values = check_list("labels", labels)
     if len(values) != count:
         raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")
-    numbers = {_fold(category.name): number for number, category in enumerate(categories)}
-    names = [None if is_blank(value) else _fold(value) for value in values]
+    numbers = {_normalize_label(category.name): number for number, category in enumerate(categories)}
+    names = [None if is_blank(value) else _normalize_label(value) for value in values]
     if unknown := sorted(
         {str(value) for value, name in zip(values, names, strict=True) if name not in numbers and name is not None}
     ):

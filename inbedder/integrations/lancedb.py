@@ -58,10 +58,10 @@ class InstructedReranker(Reranker):
         if not len(results):
             return self._keep_relevance_score(self._handle_empty_results(results))
         texts = results[self.column].to_pylist()
-        found = [row for row, text in enumerate(texts) if text is not None]
+        filled_rows = [row for row, text in enumerate(texts) if text is not None]
         scores = np.full(len(texts), -1.0)  # a row without a text is the last
-        if found:
-            scores[found] = score_texts(self.model, query, [texts[row] for row in found], self.instruction)
+        if filled_rows:
+            scores[filled_rows] = score_texts(self.model, query, [texts[row] for row in filled_rows], self.instruction)
         results = results.append_column("_relevance_score", pa.array(scores, type=pa.float32()))
         return self._keep_relevance_score(results).sort_by([("_relevance_score", "descending")])
 

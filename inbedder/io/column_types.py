@@ -36,14 +36,14 @@ def parse_numbers(texts: Sequence[str]) -> list[int] | list[float] | None:
     return _parse_spelled(texts, int, str) or _parse_spelled(texts, float, repr) or _parse_spelled(texts, float, format_number)
 
 
-def _parse_spelled(texts: Sequence[str], read: Callable[[str], Any], write: Callable[[Any], str]) -> list[Any] | None:
+def _parse_spelled(texts: Sequence[str], parse: Callable[[str], Any], write: Callable[[Any], str]) -> list[Any] | None:
     numbers = []
     for text in texts:
         try:
-            number = read(text)
+            number = parse(text)
         except ValueError:
             return None
-        if write(number) != text or not (math.isfinite(number) and abs(number) <= (MAX_INT64 if read is int else math.inf)):
+        if write(number) != text or not (math.isfinite(number) and abs(number) <= (MAX_INT64 if parse is int else math.inf)):
             return None
         numbers.append(number)
     return numbers

@@ -63,8 +63,10 @@ def _is_text(types: Any, arrow_type: Any) -> bool:
 def _convert_column(pyarrow: Any, path: str, name: str, column: Any) -> list[Any]:
     try:
         if pyarrow.types.is_dictionary(column.type):
-            used = column.indices.drop_null().unique()
-            shared = dict(zip(used.to_pylist(), _convert_column(pyarrow, path, name, column.dictionary.take(used)), strict=True))
+            indices = column.indices.drop_null().unique()
+            shared = dict(
+                zip(indices.to_pylist(), _convert_column(pyarrow, path, name, column.dictionary.take(indices)), strict=True)
+            )
             return [shared.get(index) for index in column.indices.to_pylist()]
         if _is_text(pyarrow.types, column.type):
             _check_cells(pyarrow, path, name, column)

@@ -71,7 +71,7 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
             raise _make_read_error(path, error) from error
         _warn_of_marks(path, marks)
         first_error, has_header = True, False
-        shown: dict[int, tuple[int, Any]] = {}
+        merged_values: dict[int, tuple[int, Any]] = {}
         for number in count(1):
             cells = _read_next_row(rows, path)
             if cells is None:
@@ -84,7 +84,7 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
                 _warn_of_error_cell(path, error_cells[0])
             values = _read_values(cells)
             if values and has_header:
-                _fill_merged(values, number, marks, shown)
+                _fill_merged(values, number, marks, merged_values)
             elif number in marks.uncomputed_rows:
                 values = [""]  # the row has a text, which nobody knows
             has_header = has_header or bool(values)
@@ -115,17 +115,17 @@ def _read_values(cells: Sequence[Any]) -> list[Any]:
     return values
 
 
-def _fill_merged(values: list[Any], number: int, marks: SheetMarks, shown: dict[int, tuple[int, Any]]) -> None:
+def _fill_merged(values: list[Any], number: int, marks: SheetMarks, merged_values: dict[int, tuple[int, Any]]) -> None:
     """Put the value of each merged range that a row lies in into the row, and remember those of ranges that begin in it."""
     from openpyxl.utils import column_index_from_string
 
-    for column, (last_row, value) in shown.items():
+    for column, (last_row, value) in merged_values.items():
         if number <= last_row:
             values += [None] * (column + 1 - len(values))
             values[column] = value if values[column] is None else values[column]
     for name, last_row in marks.merged.get(number, ()):
         column = column_index_from_string(name) - 1
-        shown[column] = last_row, values[column] if column < len(values) else None
+        merged_values[column] = last_row, values[column] if column < len(values) else None
 
 
 def _warn_of_marks(path: str, marks: SheetMarks) -> None:
@@ -172,8 +172,8 @@ def _show_digits(value: int, number_format: str) -> str:
     """Show a number under a format such as 00000 or 000-00-0000."""
     digits = list(str(value).zfill(number_format.count("0")))
     num_surplus = len(digits) - number_format.count("0")
-    shown = "".join(digits.pop() if character == "0" else character for character in reversed(number_format))[::-1]
-    return "".join(digits) + shown if num_surplus else shown
+    text = "".join(digits.pop() if character == "0" else character for character in reversed(number_format))[::-1]
+    return "".join(digits) + text if num_surplus else text
 
 
 def _warn_of_error_cell(path: str, cell: Any) -> None:

@@ -57,7 +57,7 @@ class AnswerWriter:
             with self._lock:
                 self.total_bytes -= space.held_bytes
 
-    def reserve(self, space: AnswerSpace, size: int) -> None:
+    def hold(self, space: AnswerSpace, size: int) -> None:
         """Reserve memory for an answer before it is built.
 
         Args:
@@ -68,10 +68,10 @@ class AnswerWriter:
             RefusalError: When other answers leave too little of ``max_total_answer_bytes``.
         """
         with self._lock:
-            others = self.total_bytes - space.held_bytes
-            if others and size > SMALL_ANSWER_BYTES and others + size > self._settings.max_total_answer_bytes:
+            other_bytes = self.total_bytes - space.held_bytes
+            if other_bytes and size > SMALL_ANSWER_BYTES and other_bytes + size > self._settings.max_total_answer_bytes:
                 raise RefusalError(429, "Too many long answers at a time. Try again later.", retry_after=1)
-            self.total_bytes, space.held_bytes = others + size, size
+            self.total_bytes, space.held_bytes = other_bytes + size, size
 
     async def send(self, message: Message, send: Send) -> None:
         """Send a message, and the body of an answer part by part.
@@ -102,8 +102,8 @@ SPACE: ContextVar[AnswerSpace | None] = ContextVar("space", default=None)
 """The space of the current request's answer."""
 
 
-def reserve_answer(size: int) -> None:
-    """Reserve memory for the answer of the current request, as ``AnswerWriter.reserve`` does; outside of a server do nothing."""
+def hold_answer_bytes(size: int) -> None:
+    """Reserve memory for the answer of the current request, as ``AnswerWriter.hold`` does; outside of a server do nothing."""
     space = SPACE.get()
     if space is not None:
-        space.writer.reserve(space, size)
+        space.writer.hold(space, size)

