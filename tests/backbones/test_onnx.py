@@ -63,5 +63,5 @@ def test_int8_says_what_it_is_for(make_model, monkeypatch):
     from inbedder.backbones import onnx
 
     monkeypatch.setattr(onnx, "PACKAGES", ("no-such-package",))
-    with pytest.raises(MissingExtraError, match=r"no-such-package.*inbedder\[onnx\]"):
+    with pytest.raises(MissingExtraError, match=r"no-such-package.*\.\[onnx\]"):
         InBedder(make_model("bert"), backbone="onnx")
