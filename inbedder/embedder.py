@@ -20,7 +20,7 @@ from inbedder.backbones.protocol import check_answers
 from inbedder.backbones.revision import get_weights_revision
 from inbedder.encoding.dataset_map import VectorMap
 from inbedder.encoding.guided import GuidedVectors, encode_guided
-from inbedder.encoding.language_check import MAX_CALL_TEXTS, warn_of_unreadable
+from inbedder.encoding.language_check import warn_of_unreadable
 from inbedder.encoding.parts import Parts
 from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.sentence_transformers_kwargs import encode_with_kwargs, has_prompt
@@ -252,7 +252,7 @@ class InBedder:
                 )
             return self.base_encoder.encode(texts, **options)
         rows, instructions = check_texts(texts, self.defaults.any if instruction is None else instruction)
-        warn_of_unreadable(rows, self, MAX_CALL_TEXTS)
+        warn_of_unreadable(rows, self)
         run_options = RunOptions(batch_size, show_progress_bar)
         if self.pooling == "re-enc":
             reencoded = embed_answers(self.parts, rows, instructions, words, run_options, vector_format)
@@ -302,7 +302,7 @@ class InBedder:
             raise InputError("instructions is empty. Pass at least one instruction.")
         if self.defaults.asks:
             skip_blank(questions)
-        warn_of_unreadable(rows, self, MAX_CALL_TEXTS)
+        warn_of_unreadable(rows, self)
         if not rows:
             empty = self.encode([], self.defaults.any, truncate_dim=truncate_dim, precision=precision)
             return np.repeat(empty[None], len(questions), axis=0)
@@ -453,7 +453,7 @@ class InBedder:
         if instruction is None or (isinstance(instruction, str) and not instruction.strip()):
             raise InputError('answer needs an instruction. Pass a question, or "@generic".')
         rows, instructions = check_texts(texts, instruction)
-        warn_of_unreadable(rows, self, MAX_CALL_TEXTS)
+        warn_of_unreadable(rows, self)
         max_new_tokens = self.options.encoding.sampling.max_new_tokens
         sampling = Sampling(max_new_tokens, n, temperature, top_p, seed if temperature else 0)
         check_answers(self.backbone, self.name)

@@ -89,16 +89,16 @@ class MtebEncoder(AbsEncoder):
         Returns:
             float32, shape (n, d).
         """
-        instruction = self.instructions.get(task_metadata.name) or self._find_prompt(task_metadata, prompt_type)
+        instruction = self.instructions.get(task_metadata.name) or self._choose_prompt(task_metadata, prompt_type)
         return self.model.encode(list_texts(inputs), instruction, batch_size=int(kwargs.get("batch_size", 32)))
 
-    def _find_prompt(self, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> str | None:
-        """Find the question of a task; for one whose prompt names only a side, both sides are asked that side's question."""
+    def _choose_prompt(self, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> str:
+        """Choose the prompt of a side; a model that answers is asked the one question that a task has for both sides."""
         prompt = task_metadata.prompt
-        if isinstance(prompt, Mapping):
-            questions = [question for question in prompt.values() if question]
-            return str(prompt.get(getattr(prompt_type, "value", prompt_type)) or questions[0]) if questions else None
-        return self.get_instruction(task_metadata, prompt_type) or None
+        questions = [question for question in prompt.values() if question] if isinstance(prompt, Mapping) else []
+        if self.model.defaults.asks and len(questions) == 1:
+            return str(questions[0])
+        return str(self.get_instruction(task_metadata, prompt_type))
 
 
 class FunctionEncoder(AbsEncoder):

@@ -29,7 +29,7 @@ from inbedder.backbones.question_adapter import load_text_reader
 from inbedder.backbones.revision import record_revision
 from inbedder.backbones.seq2seq import build_seq2seq_backbone
 from inbedder.backbones.weights import LoadedModel, ResolvedModel, find_model, load_weights
-from inbedder.errors import InbedderError, ModelError
+from inbedder.errors import InbedderError, ModelError, is_out_of_memory
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
 
@@ -156,10 +156,10 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
         raise ModelError("Python runs with -OO (PYTHONOPTIMIZE=2), without the docstrings that transformers reads.")
     try:
         return _load_backbone(options)
-    except (InbedderError, KeyboardInterrupt, SystemExit, MemoryError, RecursionError):
+    except (InbedderError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a configuration that fits nothing can raise anything, and a tokenizer a panic of Rust
-        if "out of memory" in str(error) or "allocate" in str(error):
+        if is_out_of_memory(error):
             raise
         reason = " ".join(str(error).split())[:400] or type(error).__name__
         raise ModelError(f"{options.model} cannot be used ({reason}). Check its files, or download them again.") from error

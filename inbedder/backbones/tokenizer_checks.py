@@ -1,9 +1,10 @@
-"""Checks of a configuration's values and of a tokenizer: that it fits its model, and makes no text much longer."""
+"""Checks of a configuration's values, and of a tokenizer: that it fits its model and makes no text much longer."""
 
 from __future__ import annotations
 
 import json
 import math
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from inbedder.errors import ModelError
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 SIZES = ("num_attention_heads", "num_key_value_heads", "num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size")
+"""Settings of a configuration that are at least 1."""
 SWITCHES = ("output_hidden_states", "output_attentions", "use_cache", "tie_word_embeddings")
+"""Settings that are true or false."""
 MAX_TEXT_GROWTH = 100
 """Maximum of how many times as long the replacements of a tokenizer make a text."""
 
@@ -44,7 +47,7 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig
     backend = tokenizer.backend_tokenizer if tokenizer.is_fast else None
     words = range(tokenizer.vocab_size) if backend is None else backend.get_vocab(with_added_tokens=False).values()
     size = getattr(config.get_text_config(), "vocab_size", None)
-    if size is not None and max(*words, *special) >= size:
+    if size is not None and max(chain(words, special)) >= size:
         raise ModelError(
             f"The tokenizer of {base} has {len(tokenizer)} tokens and vocab_size in its config.json is {size}: the files belong "
             "to two models. Download the model again."

@@ -18,7 +18,6 @@ from inbedder.classification.categories import Category, parse_categories
 from inbedder.classification.category_result import Classification, LabelledRows
 from inbedder.classification.category_scores import choose_categories, find_min_score
 from inbedder.embedder import InBedder
-from inbedder.encoding.language_check import warn_of_unreadable
 from inbedder.encoding.language_scope import check_language_once
 from inbedder.errors import InputError, format_names
 from inbedder.grouping.partition import Labels
@@ -83,10 +82,8 @@ def classify(
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     if embeddings is None:
-        warn_of_unreadable(rows, embedder)
-        with check_language_once(is_checked=True):
-            embeddings = embedder.encode(rows, instruction, **options)
-    with check_language_once(is_checked=True):
+        embeddings = embedder.encode(rows, instruction, **options)
+    with check_language_once(is_checked=True):  # the categories are no texts of the table
         scores = similarity(embeddings, embed_categories(embedder, parsed, instruction, **options))
     threshold = find_min_score(scores) if min_score == "auto" else given_threshold
     category_labels = choose_categories(scores, threshold)

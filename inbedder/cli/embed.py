@@ -165,9 +165,6 @@ def answer(
         raise typer.BadParameter('give the question to answer, or "@generic".', param_hint="-i")
     table = read_texts(source, text_column, skip_bad, delimiter)
     embedder = load_embedder(model, **model_options)
-    from inbedder.encoding.language_check import warn_of_unreadable
-
-    warn_of_unreadable(table.texts, embedder)
     warn_of_feelings(model, [instruction])
     sampling: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}
     replies = embedder.answer(table.texts, instruction, batch_size=batch_size, **sampling)

@@ -82,7 +82,6 @@ def embed_stream(
     """Embed texts window by window and write the vectors; return their dimension."""
     from tqdm.auto import tqdm
 
-    from inbedder.encoding.language_check import warn_of_unreadable
     from inbedder.encoding.prompt_runner import MIN_PROGRESS_TEXTS, PROMPTS_PER_WINDOW
     from inbedder.errors import TextCutWarning
 
@@ -91,8 +90,6 @@ def embed_stream(
     with tqdm(total=texts.count, desc="Embedding", unit=" texts", disable=texts.count < MIN_PROGRESS_TEXTS or None) as bar:
         while window := list(islice(stream, PROMPTS_PER_WINDOW)):
             rows, strings = (list(column) for column in zip(*window, strict=True))
-            if not width:
-                warn_of_unreadable(strings, embedder)
             with warnings.catch_warnings(record=True) as caught_warnings:
                 warnings.simplefilter("always")
                 vectors = embedder.encode(strings, instruction, **options)
@@ -120,9 +117,6 @@ def embed_texts(
     """Embed texts under each instruction; ``guided`` is the sample size of ``embed_guided``, or None to encode all texts."""
     if guided is not None:
         return embed_guided(embedder, texts, instructions, guided, batch_size)
-    from inbedder.encoding.language_check import warn_of_unreadable
-
-    warn_of_unreadable(texts, embedder)
     return list(embedder.encode_many(texts, instructions, batch_size=batch_size))
 
 
@@ -130,9 +124,6 @@ def embed_guided(
     embedder: InBedder, texts: list[str], instructions: Sequence[str | None], sample: int, batch_size: int
 ) -> list[Any]:
     """Embed texts under each instruction by encoding a sample and mapping the rest; print the quality of the map."""
-    from inbedder.encoding.language_check import warn_of_unreadable
-
-    warn_of_unreadable(texts, embedder)
     generic = embedder.encode(texts, batch_size=batch_size)
     results = []
     for instruction in instructions:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from inbedder.encoding.language_scope import begin_check
 from inbedder.errors import UnreadableTextWarning
 from inbedder.prompting.stopwords import load_stopwords
-from inbedder.prompting.tokenization import clean_text, tokenize
+from inbedder.prompting.tokenization import clean_text
+from inbedder.prompting.tokenizer_calls import tokenize
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -38,8 +39,8 @@ MIN_FOREIGN_SHARE, MIN_WORD_LETTERS, SAMPLED_TOKENS = 0.2, 3, 5000
 """Minimum share of a multilingual vocabulary's longer tokens that have a letter beyond ASCII, by a sample."""
 MAX_CHARACTERS = 2000
 """Number of characters of a text to check."""
-MAX_TEXTS, MAX_CALL_TEXTS = 1000, 100
-"""Number of texts to check: of a corpus, and of one call of ``encode`` or ``answer``."""
+MAX_TEXTS = 200
+"""Number of texts of a call to check."""
 MIN_WARNED_SHARE = 0.03
 """Minimum share of unreadable texts for a warning. In English corpora up to two percent are detected: lists of names, slang."""
 MIN_UNREADABLE_TEXTS = 3
@@ -80,20 +81,19 @@ def is_multilingual(tokenizer: Any) -> bool:
     return sum(not word.isascii() for word in words) > MIN_FOREIGN_SHARE * len(words)
 
 
-def warn_of_unreadable(texts: Sequence[str], model: InBedder, max_texts: int = MAX_TEXTS) -> float:
+def warn_of_unreadable(texts: Sequence[str], model: InBedder) -> float:
     """Warn, once within ``check_language_once``, when a model cannot read some of the texts.
 
     Args:
-        texts: n texts.
+        texts: n texts, of which at most 200, evenly spread, are checked.
         model: The model that will read them.
-        max_texts: Maximum number of texts to check, evenly spread.
 
     Returns:
         The share of unreadable texts, 0 to 1; 0 if they are not checked again.
     """
     if not begin_check():
         return 0.0
-    num_checked = min(max_texts, len(texts))
+    num_checked = min(MAX_TEXTS, len(texts))
     checked_texts = [texts[i * len(texts) // num_checked] for i in range(num_checked)]
     tokenizer = model.tokenizer
     num_unreadable = sum(is_unreadable(tokenizer.clean(text[:MAX_CHARACTERS]), tokenizer.tokenizer) for text in checked_texts)

@@ -17,14 +17,15 @@ _SCOPE: ContextVar[_Scope | None] = ContextVar("scope", default=None)
 
 
 @contextmanager
-def check_language_once(*, is_checked: bool = False) -> Iterator[None]:
-    """Let all calls in a block, and in blocks inside of it, check once whether the model can read the texts.
+def check_language_once(*, is_checked: bool | None = None) -> Iterator[None]:
+    """Let all calls in a block check once whether the model can read the texts.
 
     Args:
-        is_checked: Whether they are checked already, or are not texts of the user.
+        is_checked: None joins a block around this one. Otherwise the block stands alone: False checks anew, and True does not
+            check, because the texts were checked or are not the user's.
     """
     outer_scope = _SCOPE.get()
-    token = _SCOPE.set(outer_scope if outer_scope is not None and not is_checked else _Scope(is_checked))
+    token = _SCOPE.set(outer_scope if outer_scope is not None and is_checked is None else _Scope(bool(is_checked)))
     try:
         yield
     finally:

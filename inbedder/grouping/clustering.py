@@ -71,5 +71,5 @@ def cluster(
     options: dict[str, Any] = {"method": method, "min_size": min_size, "embeddings": embeddings, "given_labels": given_labels}
     options |= {"apart_from": apart_from, "no_answer": no_answer, "namer": namer}
     options |= {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-    with check_language_once(is_checked=embeddings is not None):
+    with check_language_once(is_checked=None if embeddings is None else True):
         return make_groups(ClusterResult, texts, instruction, model, k, seed, **options)

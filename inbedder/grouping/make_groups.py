@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from inbedder.arguments import check_columns, check_list, check_seed, check_string, check_vectors, has_columns
 from inbedder.embedder import InBedder
-from inbedder.encoding.language_check import warn_of_unreadable
 from inbedder.errors import InputError
 from inbedder.grouping.apart_from import find_group_directions, remove_directions
 from inbedder.grouping.deduplicate import merge_duplicate_groups
@@ -89,8 +88,6 @@ def make_groups(
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     namer = find_namer(namer, embedder)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-    if embeddings is None:
-        warn_of_unreadable(rows, embedder)
     if wordings:
         vectors, instruction = encode_wordings(embedder, rows, wordings, **options)
     else:

@@ -65,8 +65,7 @@ class InstructedEmbedding(BaseEmbedding):
 
     def __setstate__(self, state: Any) -> None:
         """Restore the fields of a pickle, and load the model."""
-        super().__setstate__(state)
-        self._model = VectorSpec.from_json(str(self.spec)).load(InBedder)
+        self.__init__(**state["__dict__"])  # type: ignore[misc]  # LlamaIndex's own method hides its errors
 
     @classmethod
     def class_name(cls) -> str:

@@ -86,7 +86,7 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
             if values and has_header:
                 _fill_merged(values, number, marks, merged_values)
             elif number in marks.uncomputed_rows:
-                values = [""]  # the row has a text, which nobody knows
+                values = [""]  # an empty text keeps the row
             has_header = has_header or bool(values)
             yield values
 

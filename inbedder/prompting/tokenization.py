@@ -11,16 +11,16 @@ vocabulary cannot do that, so a space after their first character breaks them.
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from inbedder.errors import InputError, ModelError, TemplateError
 from inbedder.prompting.templates import PromptTemplate
+from inbedder.prompting.tokenizer_calls import find_unknown_forms, tokenize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,8 +33,6 @@ CHUNK_TEXTS = 1000
 """Texts tokenized in one call."""
 SIDES = {"right": "end", "left": "start"}
 """Truncation sides: transformers' name and the word in messages."""
-COMPATIBILITY_FORMS = "".join(map(chr, [*range(0xFB00, 0xFB07), *range(0xFF01, 0xFF5F)]))
-"""Ligatures, as of a PDF, and characters in full width."""
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _SURROGATE_REPLACEMENTS = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
@@ -92,31 +90,6 @@ def clean_text(text: str) -> str:
     return text
 
 
-def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **options: Any) -> list[Encoding]:
-    """Tokenize texts in which special tokens are plain characters.
-
-    Args:
-        tokenizer: A fast tokenizer.
-        texts: n texts.
-        **options: Further options of the tokenizer.
-
-    Returns:
-        n encodings.
-
-    Raises:
-        ModelError: When the tokenizer fails on a text.
-    """
-    try:
-        encoded = tokenizer(list(texts), split_special_tokens=True, truncation=False, verbose=False, **options)
-    except (KeyboardInterrupt, SystemExit, MemoryError):
-        raise
-    except BaseException as error:  # a panic of its Rust is no Exception: a pattern ran too long
-        raise ModelError(f"The tokenizer of {tokenizer.name_or_path} fails on a text ({error}).") from error
-    encodings = encoded.encodings
-    assert encodings is not None  # the tokenizer is a fast one
-    return list(encodings)
-
-
 class PromptTokenizer:
     """A tokenizer of prompts, for one template and one model."""
 
@@ -160,7 +133,7 @@ class PromptTokenizer:
         self.mask_length = mask_length
         self.truncation_side = truncation_side
         self._closing = count_special_edges(self._encode(["a"])[0])[1]
-        self._unknown_forms = self._find_unknown_forms()
+        self._unknown_forms = find_unknown_forms(tokenizer)
         self._leaking_tokens = [
             token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token and self._is_leaking(token)
         ]
@@ -231,23 +204,6 @@ class PromptTokenizer:
         plain_ids, special_ids = (encoding.ids for encoding in self._encode(["a b", f"a {special} b"]))
         special_id = self.tokenizer.convert_tokens_to_ids(special)
         return bool(special_ids.count(special_id) > plain_ids.count(special_id))
-
-    def _find_unknown_forms(self) -> dict[int, str]:
-        """Find ligatures and full-width characters that a WordPiece vocabulary lacks, and the plain ones of their meaning (NFKC).
-
-        It has a few of them as single characters, but no word with one.
-        """
-        if type(self.tokenizer.backend_tokenizer.model).__name__ != "WordPiece":
-            return {}
-        plain_forms = [unicodedata.normalize("NFKC", form) for form in COMPATIBILITY_FORMS]
-        words = [f"a{form}a" for form in (*COMPATIBILITY_FORMS, *plain_forms)]
-        ids = [encoding.ids for encoding in self._encode(words)]
-        pairs = zip(COMPATIBILITY_FORMS, plain_forms, ids, ids[len(plain_forms) :], strict=False)
-        return {
-            ord(form): plain
-            for form, plain, form_ids, plain_ids in pairs
-            if form_ids != plain_ids and (form.isalnum() or self.tokenizer.unk_token_id in form_ids)
-        }
 
     def clean(self, text: str) -> str:
         """Replace what the tokenizer cannot or must not read: surrogates, special tokens, and forms that its vocabulary lacks.

@@ -25,8 +25,10 @@ RESULT_COLUMNS = ("score", "generic_score", "instructed_score", "answer")
 FORBIDDEN_CHARACTERS = (".", "`", "*", "\0")
 """Characters that the engine does not accept in the name of a column."""
 NARROW_FLOATS: dict[str, type[np.floating[Any]]] = {
-    **{"float": np.float32, "float32": np.float32},
-    **{"halffloat": np.float16, "float16": np.float16},
+    "float": np.float32,
+    "float32": np.float32,
+    "halffloat": np.float16,
+    "float16": np.float16,
 }
 """Types of pyarrow and pandas whose numbers have fewer digits than Python's."""
 Record = Mapping[str, Any]

@@ -16,11 +16,10 @@ from inbedder.server.http_errors import CLIENT_CLOSED_REQUEST, RefusalError
 from inbedder.server.settings import Settings
 
 PART_BYTES = 65_536
-"""Maximum size of a part, as large as what the server hands to the system before it waits for the client."""
+"""Maximum size of a part, as large as what the server hands to the system before it waits for the client. Answers of one part are
+built even while larger ones fill ``max_total_answer_bytes``."""
 TIMEOUT_BYTES = 1_000_000
 """Number of bytes of an answer that a client must read within ``answer_timeout``."""
-SMALL_ANSWER_BYTES = 65_536
-"""Answers up to this size are built even while larger ones fill ``max_total_answer_bytes``."""
 
 
 @dataclass
@@ -69,7 +68,7 @@ class AnswerWriter:
         """
         with self._lock:
             other_bytes = self.total_bytes - space.held_bytes
-            if other_bytes and size > SMALL_ANSWER_BYTES and other_bytes + size > self._settings.max_total_answer_bytes:
+            if other_bytes and size > PART_BYTES and other_bytes + size > self._settings.max_total_answer_bytes:
                 raise RefusalError(429, "Too many long answers at a time. Try again later.", retry_after=1)
             self.total_bytes, space.held_bytes = other_bytes + size, size
 

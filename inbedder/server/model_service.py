@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from inbedder.cancellation import CANCELLATION_CHECK, check_cancelled
 from inbedder.embedder import InBedder
+from inbedder.encoding.language_scope import check_language_once
 from inbedder.errors import InputError, ModelError, TemplateError
 from inbedder.prompting.batching import get_token_budget
 from inbedder.prompting.templates import resolve_instruction
@@ -251,7 +252,7 @@ class ServedModel:
 def _call_safely(ticket: Ticket, function: Callable[..., Any], *args: Any) -> Any:
     """Call a function in a slot, and replace messages of its errors, which could contain a text or a path."""
     try:
-        with ticket.slots:
+        with ticket.slots, check_language_once(is_checked=False):
             ticket.check()
             return function(*args)
     except CancelledError:

@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from inbedder import InBedder, cluster
 from inbedder.encoding.language_check import is_multilingual, is_unreadable, warn_of_unreadable
+from inbedder.encoding.language_scope import check_language_once
 from inbedder.errors import UnreadableTextWarning
 
 TEXTS = json.loads((Path(__file__).parents[1] / "data" / "languages.json").read_text(encoding="utf-8"))
@@ -66,7 +67,7 @@ def test_an_evenly_spread_sample_of_a_large_corpus_is_checked(mini, monkeypatch)
     checked_texts = []
     monkeypatch.setattr("inbedder.encoding.language_check.is_unreadable", lambda text, _: bool(checked_texts.append(text)))
     warn_of_unreadable([str(i) for i in range(10_000)], mini)
-    assert checked_texts == [str(10 * i) for i in range(1000)]
+    assert checked_texts == [str(50 * i) for i in range(200)]
 
 
 def test_a_vocabulary_reads_the_language_of_its_words(mini):
@@ -102,3 +103,31 @@ def test_a_multilingual_vocabulary_may_spell_a_language_that_it_knows(words):
     assert is_multilingual(tokenizer) == knows_languages
     assert is_unreadable(TEXTS["Russian"][0], tokenizer) != knows_languages
     assert is_unreadable(TEXTS["Chinese"][0], tokenizer)
+
+
+def count_warnings(call):
+    with warnings.catch_warnings(record=True) as warning_list:
+        warnings.simplefilter("always")
+        call()
+    return sum(warning.category is UnreadableTextWarning for warning in warning_list)
+
+
+def test_each_call_warns_and_a_block_warns_once(mini):
+    texts = TEXTS["German"]
+
+    def encode_and_answer():
+        mini.encode(texts, "@topic")
+        mini.answer(texts, "@topic")
+
+    def encode_in_blocks():
+        with check_language_once():
+            encode_and_answer()
+            with check_language_once():
+                encode_and_answer()
+            with check_language_once(is_checked=False):
+                encode_and_answer()
+            with check_language_once(is_checked=True):
+                encode_and_answer()
+
+    assert count_warnings(encode_and_answer) == 2
+    assert count_warnings(encode_in_blocks) == 2

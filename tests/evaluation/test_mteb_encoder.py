@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.models_protocols import EncoderProtocol
+from mteb.types import PromptType
 
 from inbedder import InBedder
 from inbedder.errors import ModelError
@@ -31,12 +32,23 @@ def test_the_tasks_prompt_is_the_instruction_and_a_given_one_comes_first(make_mo
     np.testing.assert_array_equal(by_name, model.encode(texts, "Do they love animals?"))
 
 
-@pytest.mark.parametrize("side", ["query", "document", None])
+@pytest.mark.parametrize("side", [PromptType.query, PromptType.document, None])
 def test_both_sides_are_asked_the_question_of_the_one_that_has_a_prompt(make_model, side):
     model, texts = InBedder(make_model("bert")), ["I love cats", "I love dogs"]
     metadata = make_metadata({"query": "What animals do they love?"})
     vectors = MtebEncoder(model).encode(make_loader(texts), task_metadata=metadata, prompt_type=side, **WHERE)
     np.testing.assert_array_equal(vectors, model.encode(texts, "What animals do they love?"))
+
+
+def test_an_embedding_model_has_the_prompt_of_each_side(make_model):
+    model, texts = InBedder(make_model("headless-bert"), backbone="embedding", template="e5-instruct"), ["I love cats"]
+    metadata = make_metadata({"query": "Find it"})
+    query, document = (
+        MtebEncoder(model).encode(make_loader(texts), task_metadata=metadata, prompt_type=side, **WHERE)
+        for side in (PromptType.query, PromptType.document)
+    )
+    np.testing.assert_array_equal(query, model.encode(texts, "Find it"))
+    np.testing.assert_array_equal(document, model.encode(texts, ""))
 
 
 def test_a_model_runs_on_mtebs_own_task_class_and_into_mtebs_cache(make_model, tmp_path):

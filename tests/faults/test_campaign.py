@@ -202,7 +202,7 @@ def test_a_vector_that_depends_on_its_neighbours_is_undetected(faults, tmp_path)
 def test_hostile_bodies_stay_below_the_servers_limit():
     from inbedder.server.settings import Settings
 
-    module = importlib.import_module("tests.faults.hostile_requests")
+    module = importlib.import_module("tests.faults.hostile_cases")
     body = module._fill('{"input": [', "null", "]}", 1000)
     assert set(json.loads(body)["input"]) == {None}
     assert 990 < len(body) <= 1000
