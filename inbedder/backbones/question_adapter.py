@@ -41,11 +41,13 @@ def load_text_reader(resolved: ResolvedModel, loaded: LoadedModel, load: Callabl
     Raises:
         ModelError: If the model has no adapter, is quantized, or cannot read a text apart from its question.
     """
-    if resolved.adapter is None or getattr(loaded.model, "is_quantized", False):
+    if resolved.adapter is None:
         raise ModelError(
-            f"{loaded.base} was trained with an adapter of the question, which must be a folder of its own and takes no "
-            "quantization. Load the folder that training wrote, without quantization."
+            f"{loaded.base} was trained with an adapter of the question, which must be a folder of its own. Load the folder that "
+            "training wrote."
         )
+    if getattr(loaded.model, "is_quantized", False):
+        raise ModelError(f"{resolved.adapter} is an adapter of the question, which takes no quantization. Leave it out.")
     if resolved.settings.question_adapter and not (loaded.kind == "causal" and can_read_texts_apart(loaded.model)):
         raise ModelError(
             f"{resolved.adapter} is an adapter of the question, and {resolved.config.model_type} models cannot read the text "

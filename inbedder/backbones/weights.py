@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import torch
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
 from inbedder.backbones.adapters import find_adapter_folder, list_replaced_weights, read_base_name, read_config, with_adapter
 from inbedder.backbones.file_checks import (
@@ -28,18 +27,17 @@ from inbedder.backbones.file_checks import (
 from inbedder.backbones.forks import limit_threads_after_fork
 from inbedder.backbones.hub import Settings, find_commit, find_model_file, make_load_error, read_settings
 from inbedder.backbones.pickled_weights import read_pickled_weights
+from inbedder.backbones.quantization import check_quantized_layers, make_quantization_config
 from inbedder.backbones.revision import WeightFiles
 from inbedder.backbones.size_check import check_size
 from inbedder.backbones.tokenizer_checks import check_config, check_tokenizer
-from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
+from inbedder.errors import InputError, ModelError, format_value
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
 from inbedder.transformers_output import silence_transformers
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
-
-QUANTIZATIONS = ("int8", "nf4")
 
 
 @dataclass(frozen=True)
@@ -230,7 +228,10 @@ def load_weights(
         prepare(model, resolved)
     if adapter is not None:
         model = with_adapter(model, adapter, merge=options.quantization is None)
-    model = model.to(resolve_device(options.device)) if options.quantization is None else model
+    if options.quantization is None:
+        model = model.to(resolve_device(options.device))
+    else:
+        check_quantized_layers(model.eval(), resolved.base)
     untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
     origin = (resolved.settings, adapter, resolved.base, untrained, resolved.files)
     return LoadedModel(model.eval(), resolved.tokenizer, kind, *origin)
@@ -317,19 +318,6 @@ def _make_loading_kwargs(options: ModelOptions) -> dict[str, Any]:
     kwargs: dict[str, Any] = {"dtype": choose_dtype(options, device)}
     if options.quantization is None:
         return kwargs
-    if options.quantization not in QUANTIZATIONS:
-        raise ModelError(f"Unknown quantization {options.quantization!r}. Choose one of: {', '.join(QUANTIZATIONS)}.")
-    if find_spec("bitsandbytes") is None:
-        raise MissingExtraError("bitsandbytes")
-    kwargs["quantization_config"] = (
-        BitsAndBytesConfig(load_in_8bit=True)
-        if options.quantization == "int8"
-        else BitsAndBytesConfig(
-            load_in_4bit=True,
-            bnb_4bit_quant_type="nf4",
-            bnb_4bit_use_double_quant=True,  # as in QLoRA, whose adapters are trained on these weights
-            bnb_4bit_compute_dtype=kwargs["dtype"],
-        )
-    )
+    kwargs["quantization_config"] = make_quantization_config(options.quantization, kwargs["dtype"])
     kwargs["device_map"] = {"": device}
     return kwargs

@@ -41,8 +41,9 @@ def _classify_texts(model: ServedModel, fields: ClassifyRequest) -> bytes:
     check_answer_size(model, len(texts) * (min(fields.top_n, len(names)) + 1) * (longest + SCORE_BYTES))
     examples = [text for category in categories for text in category.examples]
     known_texts = [category.meaning for category in categories] + examples
-    known_vectors, known_tokens = model.embed_texts(known_texts, fields.instruction)
-    vectors, tokens = model.embed_texts(texts, fields.instruction)
+    instruction = model.skip_blank(fields.instruction)
+    known_vectors, known_tokens = model.embed_texts(known_texts, instruction)
+    vectors, tokens = model.embed_texts(texts, instruction)
     owners = np.repeat(np.arange(len(categories)), [len(category.examples) for category in categories])
     scores = similarity(vectors, add_examples(known_vectors[: len(names)], known_vectors[len(names) :], owners))
     probabilities, labels = compute_probabilities(scores, DEFAULT_TEMPERATURE), choose_categories(scores, fields.min_score)

@@ -19,7 +19,7 @@ from inbedder.embedder import InBedder
 from inbedder.encoding.language_scope import check_language_once
 from inbedder.errors import InputError, ModelError, TemplateError
 from inbedder.prompting.batching import get_token_budget
-from inbedder.prompting.templates import resolve_instruction
+from inbedder.prompting.templates import resolve_instruction, skip_blank
 from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
 from inbedder.server.batch_queue import TICKET, BatchQueue, QueueClosedError, QueuedBackbone, Ticket
 from inbedder.server.http_errors import CLIENT_CLOSED_REQUEST, RefusalError
@@ -116,6 +116,10 @@ class ServedModel:
     def select_encoder(self, instruction: Instruction) -> InBedder:
         """Select the base encoder for texts without an instruction, if there is one, else the model."""
         return self.base_encoder if instruction is None and self.base_encoder is not None else self.embedder
+
+    def skip_blank(self, instruction: Instruction) -> Instruction:
+        """Return None for a blank instruction of a model that answers; for an embedding model it is an empty prompt."""
+        return skip_blank(instruction) if self.embedder.defaults.asks else instruction
 
     def prepare_prompts(
         self, texts: Sequence[str], instruction: Instruction, truncate: str | None = None

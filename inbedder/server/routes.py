@@ -190,7 +190,7 @@ def _choose_instruction(model: ServedModel, fields: EmbeddingsRequest) -> Instru
     if len(instructions) > 1:
         raise RefusalError(422, "Send only one of instruction, prompt and prompt_name.", field="instruction")
     if fields.prompt_name is None:
-        return instructions[0] if instructions else None
+        return model.skip_blank(instructions[0]) if instructions else None
     if fields.prompt_name in ("query", "document"):
         return _get_side_instruction(model, fields.prompt_name)
     name = fields.prompt_name.removeprefix("@")
@@ -206,7 +206,7 @@ def _get_side_instruction(model: ServedModel, side: str) -> str | None:
 
 def _embed_cohere(model: ServedModel, fields: CohereRequest) -> bytes:
     sides = {"search_query": "query", "search_document": "document"}
-    instruction: Instruction = fields.instruction
+    instruction = model.skip_blank(fields.instruction)
     if instruction is None and fields.input_type in sides:
         instruction = _get_side_instruction(model, sides[fields.input_type])
     options: dict[str, Any] = {"truncate": fields.truncate, "dimensions": fields.output_dimension}
@@ -220,8 +220,8 @@ def _embed_cohere(model: ServedModel, fields: CohereRequest) -> bytes:
 
 def _rerank_documents(model: ServedModel, fields: RerankRequest) -> bytes:
     documents = [document.text if isinstance(document, TextDocument) else document for document in fields.documents]
-    query_instruction = document_instruction = fields.instruction
-    if fields.instruction is None:
+    query_instruction = document_instruction = model.skip_blank(fields.instruction)
+    if query_instruction is None:
         query_instruction, document_instruction = _get_side_instruction(model, "query"), _get_side_instruction(model, "document")
     query, query_tokens = model.embed_texts([fields.query], query_instruction)
     vectors, tokens = model.embed_texts(documents, document_instruction)
@@ -239,13 +239,14 @@ def _answer_texts(model: ServedModel, fields: AnswersRequest) -> bytes:
     texts = [fields.input] if isinstance(fields.input, str) else fields.input
     if not model.embedder.backbone.answers:
         raise RefusalError(400, "This model embeds but does not answer.", field="model")
-    if fields.instruction is None:
+    instruction = model.skip_blank(fields.instruction)
+    if instruction is None:
         raise RefusalError(422, 'Send an instruction, such as "@generic".', field="instruction")
-    embedder, tokens = model.prepare_prompts(texts, fields.instruction)
+    embedder, tokens = model.prepare_prompts(texts, instruction)
     sampling: dict[str, Any] = {"n": fields.n, "temperature": fields.temperature, "top_p": fields.top_p, "seed": fields.seed}
     options = {"batch_size": model.settings.batch_size, "show_progress_bar": False, **sampling}
     options["min_confidence"] = fields.min_confidence
-    answers = embedder.answer(texts, fields.instruction, **options)
+    answers = embedder.answer(texts, instruction, **options)
     lists = answers if fields.n > 1 else [[answer] for answer in answers]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     data = [{"index": index, "answers": text_answers} for index, text_answers in enumerate(lists)]

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 Texts = Annotated[list[str], Field(fail_fast=True)]
 """Texts. Like every list of a request, they are validated up to the first error."""
 TokenIds = Annotated[list[int], Field(fail_fast=True)]
 
 
-def _skip_blank(instruction: Any) -> Any:
-    """Return None for a blank instruction: it asks nothing, as in ``encode``."""
-    return None if isinstance(instruction, str) and not instruction.strip() else instruction
-
-
-Question = Annotated[str | None, AfterValidator(_skip_blank)]
 Instruction = Annotated[
     str | Texts | None,
-    AfterValidator(_skip_blank),
     Field(description="A question about the texts: one for all texts, or one per text. @name is a named instruction."),
 ]
 INPUT_NAMES, TEXTS_NAMES = AliasChoices("input", "texts"), AliasChoices("texts", "input")
@@ -66,7 +59,7 @@ class RerankRequest(BaseModel):
     model: ModelName = None
     query: str
     documents: Annotated[list[str | TextDocument], Field(fail_fast=True)]
-    instruction: Question = Field(default=None, description="A question; query and documents are compared by their answers.")
+    instruction: str | None = Field(default=None, description="A question; query and documents are compared by their answers.")
     top_n: int | None = Field(default=None, ge=1, description="Maximum number of results; default: all.")
     return_documents: bool | None = Field(default=None, description="Include the documents in the response.")
 
@@ -152,7 +145,7 @@ class ClassifyRequest(BaseModel):
 
     model: ModelName = None
     input: str | Texts = Field(validation_alias=INPUT_NAMES)
-    instruction: Question = Field(default=None, description="The question whose answers the categories are.")
+    instruction: str | None = Field(default=None, description="The question whose answers the categories are.")
     categories: Annotated[list[str | CategoryFields], Field(fail_fast=True, description="At least two names, or objects.")]
     examples: dict[str, Texts] | None = Field(default=None, description="Example texts by category, about five each.")
     min_score: float | None = Field(default=None, ge=-1, le=1, description="Minimum cosine; below it a text is in no category.")

@@ -212,6 +212,10 @@ def test_coheres_input_types_select_the_query_or_document_prompt(make_client, ma
         assert len(body["embeddings"]["base64"]) == 3
         assert body["meta"]["billed_units"]["input_tokens"] > 0
     assert not np.allclose(model.encode_query(TEXTS), model.encode_document(TEXTS), atol=1e-3)
+    for route, fields in (("/v2/embed", {"texts": TEXTS, "input_type": "search_query"}), ("/v1/embeddings", {"input": TEXTS})):
+        body = client.post(route, json={**fields, "instruction": ""}).json()
+        vectors = body["embeddings"]["float"] if route == "/v2/embed" else [row["embedding"] for row in body["data"]]
+        np.testing.assert_allclose(vectors, normalize_vectors(model.encode(TEXTS, "")), atol=1e-5)
     body = client.post("/v2/embed", json={"texts": TEXTS, "input_type": "clustering", "instruction": QUESTION}).json()
     np.testing.assert_allclose(body["embeddings"]["float"], normalize_vectors(model.encode(TEXTS, QUESTION)), atol=1e-5)
 

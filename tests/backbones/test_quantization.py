@@ -1,0 +1,30 @@
+"""Tests of quantization by bitsandbytes."""
+
+import pytest
+
+from inbedder import InBedder
+from inbedder.errors import ModelError
+from tests.conftest import GOLDEN, TEXTS
+
+bitsandbytes = pytest.importorskip("bitsandbytes")
+
+
+@pytest.mark.parametrize("quantization", ["int8", "nf4"])
+@pytest.mark.parametrize("family", ["opt", "llama", "roberta"])
+def test_quantized_models_stay_close_to_the_full_ones(family, quantization):
+    full = InBedder(GOLDEN / family).encode(TEXTS, "What?", normalize_embeddings=True)
+    small = InBedder(GOLDEN / family, quantization=quantization).encode(TEXTS, "What?", normalize_embeddings=True)
+    assert (full * small).sum(1).min() > (0.99 if quantization == "int8" else 0.9)
+
+
+def test_layers_that_the_kernels_do_not_take_are_refused_when_the_model_loads(monkeypatch):
+    forward = bitsandbytes.nn.Linear4bit.forward
+
+    def refuse_wide_outputs(layer, states):
+        if layer.out_features > layer.in_features:
+            raise RuntimeError("shape '[32, 0]' is invalid for input of size 16")
+        return forward(layer, states)
+
+    monkeypatch.setattr(bitsandbytes.nn.Linear4bit, "forward", refuse_wide_outputs)
+    with pytest.raises(ModelError, match=r"layers of .*opt from 64 to \d+ values here \(shape .*Leave out quantization"):
+        InBedder(GOLDEN / "opt", quantization="nf4")
