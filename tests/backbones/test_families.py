@@ -15,7 +15,7 @@ from inbedder.backbones.transformer import check_layer
 from inbedder.errors import ModelError
 from inbedder.options import ModelOptions
 from tests.backbones.unusual_models import make_unusual_model
-from tests.conftest import CAUSAL, GOLDEN, MASKED, TEXTS
+from tests.conftest import CAUSAL, MASKED, TEXTS
 
 
 @pytest.mark.parametrize(
