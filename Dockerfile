@@ -8,8 +8,6 @@ ARG PIP_OPTIONS=""
 WORKDIR /app
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY inbedder ./inbedder
-COPY finetune ./finetune
-COPY evaluation ./evaluation
 COPY prompts ./prompts
 RUN pip install --no-cache-dir -c constraints.txt ${PIP_OPTIONS} '.[mini,serve]' && \
     useradd --create-home --uid 10001 inbedder && \

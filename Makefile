@@ -3,7 +3,7 @@
 install:
 	python3 -m venv .venv
 	.venv/bin/pip install -q 'pip>=25.1'
-	.venv/bin/pip install -q -c constraints.txt -e '.[mini,search,serve,finetune,evaluation,onnx,ray]' --group dev
+	.venv/bin/pip install -q -c constraints.txt -e '.[mini,search,serve,onnx,ray]' -e ./finetune -e './evaluation[mteb]' --group dev
 
 fix:
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
@@ -18,7 +18,7 @@ docs:
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 package:
-	rm -rf dist && .venv/bin/python -m build && for model in small medium; do .venv/bin/python -m build --wheel -o dist inbedder/models/$$model || exit 1; done && .venv/bin/twine check --strict dist/*
+	rm -rf dist && .venv/bin/python -m build && for part in finetune evaluation; do .venv/bin/python -m build --wheel -o dist $$part || exit 1; done && .venv/bin/twine check --strict dist/*
 
 release-check:
 	.venv/bin/python scripts/dev/release_check.py

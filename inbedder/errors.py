@@ -6,6 +6,8 @@ import errno
 import re
 import reprlib
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 MAX_CHARACTERS = 200
 """Maximum length of a name or value in a message."""
@@ -82,18 +84,27 @@ RELEASED = False
 """Whether an index has the package; until then it is installed from a clone."""
 
 
-def format_install(extras: str) -> str:
-    """Format the command that installs the package with extras."""
-    return f"pip install 'inbedder[{extras}]'" if RELEASED else f"pip install '.[{extras}]' in the clone"
+def format_install(extras: str = "", distribution: str = "inbedder") -> str:
+    """Format the command that installs a distribution of the project with extras."""
+    name = distribution if RELEASED else "." + distribution.removeprefix("inbedder").replace("-", "/")
+    return f"pip install '{name}{f'[{extras}]' if extras else ''}'" + ("" if RELEASED else " in the clone")
 
 
 class MissingExtraError(InbedderError):
     """An optional dependency is not installed; the message contains the install command."""
 
-    def __init__(self, package: str, extra: str | None = None) -> None:
+    def __init__(self, package: str, extra: str | None = None, distribution: str = "inbedder") -> None:
         """Set the missing package and the extra that installs it; with None the message names the package itself."""
-        command = format_install(extra) if extra else f"pip install {package}"
+        command = format_install(extra, distribution) if extra else f"pip install {package}"
         super().__init__(f"This needs {package}. Install it with: {command}")
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """Import a module of an optional dependency, or raise ``MissingExtraError`` with the extra that installs it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(module.partition(".")[0].replace("_", "-"), extra) from error
 
 
 class UnreadableTextWarning(UserWarning):

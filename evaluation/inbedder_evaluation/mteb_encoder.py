@@ -28,7 +28,7 @@ try:
     from mteb.models.abs_encoder import AbsEncoder, PromptSource
     from mteb.models.model_meta import ScoringFunction
 except ImportError as error:
-    raise MissingExtraError("mteb", "evaluation") from error
+    raise MissingExtraError("mteb", "mteb", "inbedder-evaluation") from error
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

@@ -25,11 +25,11 @@ from typing import Annotated, Any
 import typer
 
 from inbedder.cli.model_options import with_model_options
-from inbedder.cli.research import Hub, Protocol
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError
 from inbedder.io.files import atomic_write
 from inbedder.prompting.templates import resolve_instruction
+from inbedder_evaluation.command import Hub, Protocol
 from inbedder_evaluation.embedders import Embedder, make_embedders
 from inbedder_evaluation.evaluation_protocol import add_protocol_options
 from inbedder_evaluation.figures import draw_bars, draw_lines, draw_robustness_boxes, draw_word_table

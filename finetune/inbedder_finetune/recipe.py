@@ -246,7 +246,8 @@ def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, 
         overrides: ``section.key=value`` settings; the values are YAML.
 
     Returns:
-        Nested tables, not validated. A file that ``extends`` another is merged into it.
+        Nested tables, not validated. A file that ``extends`` another is merged into it, and the setting ``variant`` names the one
+        of ``variants`` that is merged into the others; its name ends ``training.output``.
 
     Raises:
         RecipeError: When the file cannot be read or a setting cannot be changed.
@@ -264,12 +265,30 @@ def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, 
         raise RecipeError(f"{path} is not a recipe: it must hold settings such as 'model:' and 'data:'.")
     if "extends" in values:
         values = _merge_settings(read_settings(path.parent / expand_path(str(values.pop("extends")))), values)
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals:
-            raise RecipeError(f"--set takes key=value, such as training.seed=1, not {override!r}.")
+    changes = [_split_change(override) for override in overrides]
+    if "variants" in values:
+        values = _choose_variant({**values, **{key: value for key, value in changes if key == "variant"}}, path)
+        changes = [(key, value) for key, value in changes if key != "variant"]
+    for key, value in changes:
         _change_setting(values, key, value)
     return dict(values)
+
+
+def _split_change(override: str) -> tuple[str, str]:
+    key, equals, value = override.partition("=")
+    if not equals:
+        raise RecipeError(f"--set takes key=value, such as training.seed=1, not {override!r}.")
+    return key, value
+
+
+def _choose_variant(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Merge the settings of a recipe's variant into those of the recipe."""
+    name, variants = values.pop("variant", None), values.pop("variants")
+    if name not in variants:
+        raise RecipeError(f"{path.name} has no variant {name!r}. Choose one of: {', '.join(variants)}.")
+    values = _merge_settings(values, variants[name])
+    values["training"]["output"] += f"-{name}"
+    return values
 
 
 def _merge_settings(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

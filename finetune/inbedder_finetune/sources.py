@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import yaml
 
-from inbedder.errors import InputError, MissingExtraError, RecipeError, format_names, format_value
+from inbedder.errors import InputError, RecipeError, format_names, format_value
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
 from inbedder_finetune.recipe import NonNegativeFloat, NonNegativeInt, PositiveInt, Section, UserPath
@@ -191,12 +191,9 @@ def read_hub_records(source: Source) -> Iterator[tuple[int, Any]]:
 
     Raises:
         RecipeError: When the hub is unreachable or has no such data set.
-        MissingExtraError: When datasets is not installed.
     """
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise MissingExtraError("datasets", "finetune") from error
+    from datasets import load_dataset
+
     source = resolve_revision(source)
     assert source.hub is not None
     try:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import TrainerCallback
 
 from inbedder.backbones.adapters import read_config, read_weights
-from inbedder.errors import MissingExtraError, ModelError, RecipeError
+from inbedder.errors import ModelError, RecipeError
 from inbedder.io.files import atomic_write
 from inbedder.models.bundled import resolve_name
 from inbedder_finetune.checked_trainer import CheckedTrainer, check_finite_weights, check_result, fingerprint_weights
@@ -58,13 +58,9 @@ def make_lora_config(lora: Lora) -> Any:
     Returns:
         A ``LoraConfig``.
 
-    Raises:
-        MissingExtraError: When peft is not installed.
     """
-    try:
-        from peft import LoraConfig
-    except ImportError as error:
-        raise MissingExtraError("peft", "finetune") from error
+    from peft import LoraConfig
+
     return LoraConfig(
         r=lora.r,
         lora_alpha=lora.alpha,

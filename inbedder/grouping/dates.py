@@ -10,10 +10,9 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from dateutil import parser
 from numpy.typing import NDArray
 
-from inbedder.errors import InputError, format_value
+from inbedder.errors import InputError, format_value, import_extra
 from inbedder.io.cell_values import is_blank
 
 PERIODS = ("day", "week", "month")
@@ -179,7 +178,10 @@ def _parse_text(text: str, day_first: bool = False, date_format: str | None = No
             return None
         order = day_first and not text[:4].isdigit()
         days = {
-            parser.parse(text, default=datetime(number, number, 1), dayfirst=order, ignoretz=True).date() for number in (1, 2)
+            import_extra("dateutil.parser", "report")
+            .parse(text, default=datetime(number, number, 1), dayfirst=order, ignoretz=True)
+            .date()
+            for number in (1, 2)
         }
     except re.error as error:  # strptime makes a pattern of the format
         raise InputError(

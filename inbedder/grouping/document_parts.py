@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.arguments import check_integer
-from inbedder.errors import InputError, MissingExtraError, format_value
+from inbedder.errors import InputError, format_value, import_extra
 from inbedder.grouping.grouped_texts import GroupedTexts, make_column_suffixes
 from inbedder.grouping.partition import Labels
 from inbedder.prompting.templates import check_texts
@@ -144,8 +144,4 @@ def _split_text(text: str, unit: str | int) -> list[str]:
 
 
 def _split_sentences(text: str) -> list[str]:
-    try:
-        from sentencex import segment
-    except ImportError as error:
-        raise MissingExtraError("sentencex", "mini") from error
-    return list(segment("en", clean_text(text)))
+    return list(import_extra("sentencex", "report").segment("en", clean_text(text)))

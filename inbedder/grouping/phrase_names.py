@@ -16,6 +16,7 @@ from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, Any
 
+from inbedder.errors import import_extra
 from inbedder.prompting.stopwords import load_stopwords
 from inbedder.prompting.words import find_stopwords, is_foreign_stopword, split_spaceless
 
@@ -83,9 +84,7 @@ def compute_stem(word: str) -> str:
 
 @lru_cache(maxsize=1)
 def _load_stemmer() -> Any:
-    import snowballstemmer
-
-    return snowballstemmer.stemmer("english")
+    return import_extra("snowballstemmer", "report").stemmer("english")
 
 
 def split_line(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from inbedder.arguments import check_integer
-from inbedder.errors import InputError, MissingExtraError
+from inbedder.errors import InputError, import_extra
 from inbedder.grouping.edits import merge_groups, move_texts, rename_groups, split_group
 from inbedder.grouping.grouped_texts import GroupedTexts, make_group_columns
 
@@ -54,11 +54,7 @@ class ClusterResult(GroupedTexts):
         Raises:
             MissingExtraError: If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("pandas", "mini") from error
-        return pd.DataFrame(self.rows(top), index=self.index)
+        return import_extra("pandas", "tables").DataFrame(self.rows(top), index=self.index)
 
     def merge(self, numbers: Sequence[int], name: str | None = None) -> ClusterResult:
         """Merge groups.

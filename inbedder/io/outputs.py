@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.errors import InputError, MissingExtraError, format_value
+from inbedder.errors import InputError, format_value, import_extra
 from inbedder.io.cell_values import dump_json, is_missing, to_text
 from inbedder.io.column_types import has_one_kind
 from inbedder.io.columns import Record, list_columns
@@ -42,21 +42,12 @@ def check_writable(path: Path, sources: Iterable[str] = ()) -> None:
 
 def import_jinja2() -> Any:
     """Import jinja2, or raise MissingExtraError."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise MissingExtraError("jinja2", "mini") from error
-    return jinja2
+    return import_extra("jinja2", "report")
 
 
 def import_parquet() -> tuple[Any, Any]:
     """Import pyarrow and its parquet module, or raise MissingExtraError."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "mini") from error
-    return pyarrow, pyarrow.parquet
+    return import_extra("pyarrow", "tables"), import_extra("pyarrow.parquet", "tables")
 
 
 def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: bool = True) -> None:

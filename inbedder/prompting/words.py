@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
+from inbedder.errors import import_extra
 from inbedder.prompting.stopwords import load_stopwords
 
 SPACELESS = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -128,20 +129,15 @@ def _find_script(character: str) -> str | None:
 @cache
 def _list_codes() -> tuple[str, ...]:
     """List the codes of all languages but English."""
-    import stopwordsiso
-
-    return tuple(sorted(stopwordsiso.langs() - {"en"}))
+    return tuple(sorted(import_extra("stopwordsiso", "report").langs() - {"en"}))
 
 
 @cache
 def _load_list(code: str) -> frozenset[str]:
-    import stopwordsiso
-
-    return frozenset(unicodedata.normalize("NFC", word) for word in stopwordsiso.stopwords(code))
+    words = import_extra("stopwordsiso", "report").stopwords(code)
+    return frozenset(unicodedata.normalize("NFC", word) for word in words)
 
 
 @cache
 def _load_parser(name: str) -> Any:
-    import budoux
-
-    return getattr(budoux, f"load_default_{name}_parser")()
+    return getattr(import_extra("budoux", "report"), f"load_default_{name}_parser")()

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from inbedder.errors import InbedderError, InputError, MissingExtraError, format_value
+from inbedder.errors import InbedderError, InputError, format_value, import_extra
 from inbedder.io.locks import lock_folder
 
 DISK_FULL_CODES = tuple(f"os error {number}" for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
@@ -21,13 +21,9 @@ DISK_FULL_CODES = tuple(f"os error {number}" for number in (errno.ENOSPC, errno.
 def import_lancedb() -> Any:
     """Import LanceDB, or raise MissingExtraError. Its own log, which it prints, holds only errors unless LANCEDB_LOG is set."""
     os.environ.setdefault("LANCEDB_LOG", "error")
-    try:
-        import lancedb
-        import lancedb.index
-        import lancedb.rerankers
-    except ImportError as error:
-        raise MissingExtraError("lancedb", "search") from error
-    return lancedb
+    for module in ("lancedb.index", "lancedb.rerankers"):
+        import_extra(module, "search")
+    return import_extra("lancedb", "search")
 
 
 def connect(path: Path) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import inbedder.search.model_vectors as model_vectors
 from inbedder.arguments import check_integer
 from inbedder.embedder import InBedder
-from inbedder.errors import InputError, MissingExtraError, format_value
+from inbedder.errors import InputError, format_value, import_extra
 from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import TEXT
 from inbedder.search.ranking import find_candidates, mix_scores
@@ -56,10 +56,7 @@ def search_rows(
         InputError: When the index is empty, the filter cannot be used, or a number is out of range.
         MissingExtraError: When pandas is not installed.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise MissingExtraError("pandas", "search") from error
+    pd = import_extra("pandas", "search")
     k, candidates = check_integer("k", k, 1, MAX_RESULTS), check_integer("candidates", candidates, 1, MAX_RESULTS)
     if not isinstance(query, str) or not query.strip():
         raise InputError(f"The query must be a non-empty string, not {format_value(query)}.")

@@ -15,17 +15,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-IMPORT_NAMES = {"inbedder", "inbedder_finetune", "inbedder_evaluation"}
+IMPORT_NAMES = ("inbedder", "inbedder_finetune", "inbedder_evaluation")
 WEIGHTS = "inbedder/models/*/adapter_model.safetensors"
 REMAINING_STEPS = """
 What a person must still do:
 1. Wait until CI is green on this commit.
 2. Once per package: let the package index trust the workflow .github/workflows/release.yml (trusted publishing), in an
-   environment named pypi. The packages are inbedder, inbedder-small and inbedder-medium.
+   environment named pypi. The packages are inbedder, inbedder-finetune and inbedder-evaluation.
 3. git tag -s v{version} -m "inbedder {version}" && git push origin v{version}
    The workflow builds, checks, lists what is in it (SBOM) and publishes.
 4. In an empty environment: pip install 'inbedder[mini]' && inbedder demo
-5. Publish the release notes: the section {version} of CHANGELOG.md.
+5. Publish the release notes, the section {version} of CHANGELOG.md, with the workflow's artifact "adapters" as files.
 """
 
 
@@ -53,10 +53,11 @@ def list_problems(version: str) -> Iterator[str]:
         commits = run_git("log", "--format=%h", f"{last_tag}..HEAD", "--", WEIGHTS).split()
         if len(commits) > 2:
             yield f"Weights changed {len(commits)} times since {last_tag}; each model's may change once: {' '.join(commits)}"
-    for wheel in sorted((ROOT / "dist").glob(f"inbedder-{version}-*.whl")):
-        names = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-        if names != IMPORT_NAMES:
-            yield f"{wheel.name} installs {', '.join(sorted(names))}."
+    for import_name in IMPORT_NAMES:
+        for wheel in sorted((ROOT / "dist").glob(f"{import_name}-{version}-*.whl")):
+            names = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+            if names != {import_name}:
+                yield f"{wheel.name} installs {', '.join(sorted(names))}."
 
 
 def main() -> int:

@@ -220,7 +220,7 @@ def plot_curve(
     changes: Changes = [],  # noqa: B006
     size: Annotated[list[int], typer.Option(min=1, help="Number of training pairs below the maximum; may repeat.")] = list(SIZES),  # noqa: B006
     paper_model: Annotated[
-        str | None, typer.Option(help="Train the recipes csts-paper-KIND-MODEL of this model, such as simcse-large.")
+        str | None, typer.Option(help="Train the variants KIND-MODEL of csts-paper of this model, such as simcse-large.")
     ] = None,
 ) -> None:
     """Train the three encoders on increasing numbers of pairs, up to all, and plot the curve."""
@@ -235,8 +235,9 @@ def plot_curve(
     for pairs in sorted({*size, pair_count}):
         for kind in KINDS:
             settings = [] if pairs == pair_count else [f"data.pairs={pairs}"]
-            base, recipe = (f" on {paper_model}", f"paper-{kind}-{paper_model}") if paper_model else ("", kind)
+            base, recipe = (f" on {paper_model}", "paper") if paper_model else ("", kind)
             name = f"{kind}-encoder{base}, {f'{pairs} pairs' if settings else 'trained'}"
+            settings += [f"variant={kind}-{paper_model}"] if paper_model else []
             cells = [train_cells(name, recipe, [*settings, *changes], seed, path, output)[0] for seed in range(seeds)]
             scores.setdefault(pairs, {})[kind] = mean(cell.scores[cell.main_score] for cell in cells)
     title = f"Spearman on the {next(iter(evaluated_files))} rows of {path.name}, mean of {seeds} seeds"

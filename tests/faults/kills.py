@@ -26,7 +26,7 @@ from tests.faults.forked_runs import CODES, PATIENCE, PRELOADED, Done, catches, 
 from tests.faults.stage import INSTRUCTION, ROOT, Stage, load, same_file
 
 OLD = b"what an earlier run wrote"
-RECIPE = "finetune/recipes/tiny-opt-lora.yaml"
+RECIPE = "tests/data/recipes/tiny-opt-lora.yaml"
 
 
 class Kills:

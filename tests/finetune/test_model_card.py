@@ -38,4 +38,4 @@ def test_a_curve_without_points_is_still_a_picture(tmp_path):
 
 def test_a_tiny_recipe_of_the_repository_previews(monkeypatch):
     monkeypatch.chdir(GOLDEN.parents[2])
-    assert "qa.jsonl" in preview(read_method("finetune/recipes/tiny-t5.yaml")[1])
+    assert "qa.jsonl" in preview(read_method("tests/data/recipes/tiny-t5.yaml")[1])

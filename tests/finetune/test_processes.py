@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 def command(recipe, output, *settings, steps=6):
     changes = (*STEPS, f"training.max_steps={steps}", f"training.output={output}", *settings)
     pairs = [part for change in changes for part in ("--set", change)]
-    return ["-m", "inbedder", "finetune", f"finetune/recipes/{recipe}.yaml", *pairs]
+    return ["-m", "inbedder", "finetune", f"tests/data/recipes/{recipe}.yaml", *pairs]
 
 
 def run(arguments):

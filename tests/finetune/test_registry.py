@@ -7,7 +7,7 @@ from inbedder_finetune.answering import train_answering as answering
 from inbedder_finetune.answering.answering_recipe import AnsweringRecipe
 from inbedder_finetune.registry import read_method
 
-RECIPES = Path(__file__).parents[2] / "finetune" / "recipes"
+RECIPES = Path(__file__).parents[1] / "data" / "recipes"
 
 
 def test_the_default_method_is_answering():

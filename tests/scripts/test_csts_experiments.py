@@ -82,7 +82,7 @@ def test_the_papers_curve_reads_the_authors_files(make_model, rows, tmp_path, mo
         table = [line.split(",") for line in [header, *lines] if line.split(",")[1] in ("split", split)]
         (tmp_path / f"csts_{split}.csv").write_text("\n".join(",".join(cells[2:]) for cells in table))
     recipe = (csts_experiments.RECIPES / "csts-tri.yaml").read_text()
-    (tmp_path / "csts-paper-tri-tiny.yaml").write_text(recipe)
+    (tmp_path / "csts-paper.yaml").write_text(f"{recipe}\nvariants: {{tri-tiny: {{}}}}\n")
     monkeypatch.setattr(csts_experiments, "KINDS", ("tri",))
     monkeypatch.setattr(csts_experiments, "RECIPES", tmp_path)
     options = ("curve", "-o", tmp_path / "c.json", "--data", tmp_path, "--seeds", "1", "--paper-model", "tiny", "--size", "3")
@@ -90,7 +90,7 @@ def test_the_papers_curve_reads_the_authors_files(make_model, rows, tmp_path, mo
     cells = load_cells(tmp_path / "c.json")
     assert {cell.task for cell in cells} == {"C-STS (csts_validation.csv), validation"}
     assert [cell.model for cell in cells] == ["tri-encoder on tiny, 3 pairs", "tri-encoder on tiny, trained"]
-    assert cells[0].metadata["recipe"] == "csts-paper-tri-tiny.yaml"
+    assert cells[0].metadata["recipe"] == "csts-paper.yaml"
 
 
 def test_a_split_keeps_pairs_together_in_either_order(tmp_path):

@@ -117,7 +117,7 @@ def read_hub(path: str, revision: str, config: str | None = None, split: str = "
     try:
         from datasets import load_dataset
     except ImportError as error:
-        raise MissingExtraError("datasets", "evaluation") from error
+        raise MissingExtraError("datasets", "mteb", "inbedder-evaluation") from error
     try:
         return [dict(row) for row in load_dataset(path, config, revision=revision, split=split)]
     except Exception as error:

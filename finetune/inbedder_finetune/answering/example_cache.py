@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import inbedder.prompting.templates
 import inbedder.prompting.tokenization
 import inbedder_finetune.answering.examples
-from inbedder.errors import MissingExtraError
 from inbedder.io.files import atomic_write
 from inbedder.user_paths import expand_path
 from inbedder_finetune.answering.examples import AnswerFormat
@@ -73,10 +72,8 @@ def load_examples(
     Returns:
         Numpy examples: input_ids, labels, is_cut (whether the text was truncated), length, and the ids of text and question.
     """
-    try:
-        from datasets import Dataset
-    except ImportError as error:
-        raise MissingExtraError("datasets", "finetune") from error
+    from datasets import Dataset
+
     if cache is None:
         examples = [example for chunk in _tokenize_chunks(kind, tokenizer, rows, answer_format) for example in chunk]
         return Dataset.from_list(examples).with_format("numpy")

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from inbedder.errors import MissingExtraError, RecipeError
+from inbedder.errors import RecipeError
 from inbedder.prompting.stopwords import StopwordList, load_stopwords
 from inbedder_finetune.answering.answering_recipe import AnsweringData
 from inbedder_finetune.answering.keywords import cache_salient_words
@@ -45,17 +45,12 @@ def strip_stopwords(answer: str, stopword_list: StopwordList = "ours") -> str:
     Returns:
         The remaining words joined by spaces; the answer itself when no word remains.
 
-    Raises:
-        MissingExtraError: When NLTK is not installed.
-
     Example:
         >>> strip_stopwords("It is not Anna's."), strip_stopwords("It is not Anna's.", "nltk")
         ('not Anna', "Anna 's .")
     """
-    try:
-        from nltk.tokenize import NLTKWordTokenizer
-    except ImportError as error:
-        raise MissingExtraError("nltk", "finetune") from error
+    from nltk.tokenize import NLTKWordTokenizer
+
     words = NLTKWordTokenizer().tokenize(answer)
     marks = PUNCTUATION if stopword_list == "ours" else frozenset[str]()
     words = [word for word in words if word.lower() not in load_stopwords(stopword_list) and word not in marks]

@@ -15,7 +15,7 @@ from typing import Any
 from inbedder.backbones.adapters import merge_lora
 from inbedder.backbones.sentence_modules import find_sentence_folder
 from inbedder.backbones.transformer import find_position_limit
-from inbedder.errors import MissingExtraError, RecipeError
+from inbedder.errors import RecipeError
 from inbedder.io.files import atomic_write
 from inbedder.models.bundled import resolve_name
 from inbedder.models.checksums import write_checksums
@@ -69,13 +69,10 @@ def load_encoder(recipe: ContrastiveRecipe) -> Any:
     Raises:
         RecipeError: When the model does not exist, does not pool by the mean, has no fast tokenizer, or takes fewer tokens than
             ``max_length``.
-        MissingExtraError: When sentence-transformers is not installed.
     """
-    try:
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
-    except ImportError as error:
-        raise MissingExtraError("sentence-transformers", "finetune") from error
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
     try:
         with silence_transformers(expected_gaps=True):
             model = SentenceTransformer(

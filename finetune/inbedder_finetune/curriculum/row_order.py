@@ -58,7 +58,6 @@ def compute_task_vectors(
 
     Raises:
         InputError: When queries and task ids differ in number, or the sample is empty.
-        MissingExtraError: When a model is named and sentence-transformers is not installed.
         ModelError: When the named model cannot be loaded.
     """
     if sample < 1:

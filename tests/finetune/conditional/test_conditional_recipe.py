@@ -1,11 +1,13 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from inbedder.conditional.config import Encoding
-from inbedder.errors import InbedderError
+from inbedder.errors import InbedderError, RecipeError
 from inbedder_finetune.conditional import train_conditional as conditional_training
 from inbedder_finetune.conditional.conditional_recipe import parse_recipe
+from inbedder_finetune.recipe import read_settings
 from inbedder_finetune.registry import read_method
 
 RECIPES = Path(__file__).parents[3] / "finetune" / "recipes"
@@ -60,13 +62,15 @@ TABLE_9 = {
 
 
 def test_the_papers_recipes_are_the_rows_of_its_tables():
-    names = {path.stem.removeprefix("csts-paper-") for path in RECIPES.glob("csts-paper-*.yaml")}
-    assert names == TABLE_8.keys() | TABLE_9.keys()
+    assert yaml.safe_load((RECIPES / "csts-paper.yaml").read_text())["variants"].keys() == TABLE_8.keys() | TABLE_9.keys()
+    assert read_settings("csts-paper")["model"] == BASES["simcse-large"]
+    with pytest.raises(RecipeError, match=r"csts-paper.yaml has no variant 'tri-opt'. Choose one of: cross-roberta, "):
+        read_settings("csts-paper", ["variant=tri-opt"])
 
 
 @pytest.mark.parametrize("name", [*TABLE_8, *TABLE_9])
 def test_the_papers_recipes_have_the_settings_of_its_tables(name):
-    _, recipe = read_method(RECIPES / f"csts-paper-{name}.yaml")
+    _, recipe = read_method("csts-paper", [f"variant={name}"])
     is_stsb = name in TABLE_9
     rate, transform = TABLE_9[name] if is_stsb else (TABLE_8[name][0], TABLE_8[name][2])
     decay, _, loss, combine = (0.1, None, "mse", "hadamard") if is_stsb else TABLE_8[name][1:]

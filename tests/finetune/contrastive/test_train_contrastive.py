@@ -295,6 +295,6 @@ def test_a_dry_run_shows_inputs_and_pooled_tokens(make_model, pairs):
 @pytest.mark.slow
 def test_the_tiny_recipe_learns(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    method, recipe = read_method("finetune/recipes/instructor-tiny.yaml", [f"training.output={tmp_path / 'out'}"])
+    method, recipe = read_method("tests/data/recipes/instructor-tiny.yaml", [f"training.output={tmp_path / 'out'}"])
     curve = losses(method.finetune(recipe))
     assert np.mean(curve[-5:]) < 0.7 * np.mean(curve[:5])
