@@ -61,7 +61,7 @@ class OptionInfo:
     """Whether the base encoder and the second model get the same value."""
 
 
-def _make_option(
+def make_option(
     default: Any,
     help: str,
     *,
@@ -72,6 +72,7 @@ def _make_option(
     decides_vectors: bool = True,
     shared: bool = False,
 ) -> Any:
+    """Make the field of an option; the arguments are those of ``OptionInfo``."""
     info = OptionInfo(help, check, kind, flags, panel, decides_vectors, shared)
     return field(default=default, metadata={"option": info})
 
@@ -89,7 +90,7 @@ def get_option_info(option: dataclasses.Field[Any]) -> OptionInfo:
     return info
 
 
-class _CheckedOptions:
+class CheckedOptions:
     """A dataclass that checks and normalises its fields."""
 
     def __post_init__(self) -> None:
@@ -165,10 +166,10 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Reencoding(_CheckedOptions):
+class Reencoding(CheckedOptions):
     """How "re-enc" samples answers and embeds them. The defaults are the authors', except their encoder, intfloat/e5-large-v2."""
 
-    n: int = _make_option(
+    n: int = make_option(
         10,
         "Number of answers per text for --pooling re-enc.",
         check=check_positive_integer,
@@ -176,7 +177,7 @@ class Reencoding(_CheckedOptions):
         flags=("--re-enc-n",),
         panel="Answers",
     )
-    temperature: float = _make_option(
+    temperature: float = make_option(
         0.8,
         "Sampling temperature for re-enc; 0 decodes greedily, and all answers to a text are then the same.",
         check=check_temperature,
@@ -184,7 +185,7 @@ class Reencoding(_CheckedOptions):
         flags=("--re-enc-temperature",),
         panel="Answers",
     )
-    top_p: float = _make_option(
+    top_p: float = make_option(
         0.9,
         "Probability mass of nucleus sampling for re-enc, in (0, 1].",
         check=check_top_p,
@@ -192,10 +193,10 @@ class Reencoding(_CheckedOptions):
         flags=("--re-enc-top-p",),
         panel="Answers",
     )
-    seed: int = _make_option(
+    seed: int = make_option(
         0, "Seed of the sampled answers for re-enc.", check=check_seed, kind=int, flags=("--re-enc-seed",), panel="Answers"
     )
-    encoder: str = _make_option(
+    encoder: str = make_option(
         BASE_NAME,
         "The sentence-transformers model that embeds the answers for re-enc: a hub id or a folder.",
         check=check_string,
@@ -222,7 +223,7 @@ class Reencoding(_CheckedOptions):
 
 
 @dataclass(frozen=True)
-class ModelOptions(_CheckedOptions):
+class ModelOptions(CheckedOptions):
     """Options of what is loaded.
 
     Example:
@@ -231,39 +232,39 @@ class ModelOptions(_CheckedOptions):
         False
     """
 
-    model: str = _make_option(
+    model: str = make_option(
         "mini",
         "mini (bundled), small (inbedder models install small), a folder or a hub id. The folder or id of a peft adapter also "
         "loads its base.",
         check=check_path,
         flags=None,
     )
-    backbone: str | None = _make_option(
+    backbone: str | None = make_option(
         None,
         "causal, masked, seq2seq, embedding (also called instructor; embedding models do not answer), onnx (a masked LM in int8 "
         "on a CPU), or vllm with its options, as in 'vllm: {tensor_parallel_size: 2}'; default: read from the model's files.",
         check=check_string,
     )
-    device: str | None = _make_option(
+    device: str | None = make_option(
         None,
         "A torch device, such as cpu or cuda:1; default: a GPU if there is one.",
         check=check_device,
         decides_vectors=False,
         shared=True,
     )
-    dtype: str | None = _make_option(
+    dtype: str | None = make_option(
         None,
         "float32, bfloat16 or float16; default: the fastest dtype of equal quality on this device.",
         check=_check_dtype,
         shared=True,
     )
-    revision: str | None = _make_option(None, "Branch, tag or commit of a model on the Hugging Face Hub.", check=check_string)
-    base_revision: str | None = _make_option(
+    revision: str | None = make_option(None, "Branch, tag or commit of a model on the Hugging Face Hub.", check=check_string)
+    base_revision: str | None = make_option(
         None,
         "Branch, tag or commit of an adapter's base on the Hugging Face Hub; default: the adapter's own setting.",
         check=check_string,
     )
-    trust_remote_code: bool = _make_option(
+    trust_remote_code: bool = make_option(
         False,
         "Run Python code from the model's repository, never from that of an adapter's base. Read it first.",
         check=check_bool,
@@ -271,8 +272,8 @@ class ModelOptions(_CheckedOptions):
         flags=("--trust-remote-code",),
         decides_vectors=False,
     )
-    quantization: str | None = _make_option(None, "int8 or nf4 (bitsandbytes); for vLLM any of its methods.", check=check_string)
-    cache: str | None = _make_option(
+    quantization: str | None = make_option(None, "int8 or nf4 (bitsandbytes); for vLLM any of its methods.", check=check_string)
+    cache: str | None = make_option(
         None,
         "A folder that stores vectors and answers; the next run computes only new ones.",
         check=check_path,
@@ -280,7 +281,7 @@ class ModelOptions(_CheckedOptions):
         decides_vectors=False,
         shared=True,
     )
-    cache_size: str | int | None = _make_option(
+    cache_size: str | int | None = make_option(
         None,
         "Maximum size of --cache, such as 500M or 5G, or unlimited. The least recently used entries are evicted first. The "
         "limit is stored in the cache.",
@@ -288,7 +289,7 @@ class ModelOptions(_CheckedOptions):
         decides_vectors=False,
         shared=True,
     )
-    text_memory: str | int | None = _make_option(
+    text_memory: str | int | None = make_option(
         None,
         "Maximum memory for a key-value cache of texts, such as 2G. The next question over the same texts then costs little "
         "more than reading the question (causal LMs, 1st-gen and soft-gen, templates with the text first). small and medium keep "
@@ -318,7 +319,7 @@ class ModelOptions(_CheckedOptions):
 
 
 @dataclass(frozen=True)
-class EncodingOptions(_CheckedOptions):
+class EncodingOptions(CheckedOptions):
     """Options of how a text becomes a vector. None takes the model's own setting, or else its family's default.
 
     Example:
@@ -327,44 +328,44 @@ class EncodingOptions(_CheckedOptions):
         -1
     """
 
-    pooling: str | None = _make_option(
+    pooling: str | None = make_option(
         None,
         f"Which hidden states become the vector. {describe_poolings()}. The authors' names, such as fst_gen_layer_32, also work.",
         check=check_string,
     )
-    layer: int = _make_option(
+    layer: int = make_option(
         -1,
         "Layer of the hidden states: 0 is the token embeddings, 1 to L are the blocks (L after the final norm), and negative "
         "numbers count from the end.",
         check=check_integer,
         kind=int,
     )
-    template: str | PromptTemplate | None = _make_option(
+    template: str | PromptTemplate | None = make_option(
         None,
         "Prompt template: a name, or a pattern with {input} and {instruction}; default: the template of the model's training.",
         check=_resolve_template,
     )
-    max_length: int = _make_option(
+    max_length: int = make_option(
         512, "Maximum prompt length in tokens; longer texts are cut.", check=check_positive_integer, kind=int, shared=True
     )
-    truncation_side: str = _make_option(
+    truncation_side: str = make_option(
         "right", "Which end of a long text is cut: right (its end) or left (its start).", check=_check_side, shared=True
     )
-    max_new_tokens: int | None = _make_option(
+    max_new_tokens: int | None = make_option(
         None,
         "Maximum number of tokens per answer (causal and encoder-decoder LMs); default: the model's settings, or else 3.",
         check=check_positive_integer,
         kind=int,
         panel="Answers",
     )
-    mask_length: int | None = _make_option(
+    mask_length: int | None = make_option(
         None,
         "Number of mask tokens for the answer (masked LMs); default: the number of the model's training, or else 3.",
         check=check_positive_integer,
         kind=int,
         panel="Answers",
     )
-    constrained_decoding: bool = _make_option(
+    constrained_decoding: bool = make_option(
         True,
         "Keep special tokens, made-up words and repeated words out of answers (masked LMs). Plain decoding fills each mask on "
         "its own, as the authors' code does.",
@@ -373,7 +374,7 @@ class EncodingOptions(_CheckedOptions):
         flags=("--constrained-decoding/--plain-decoding",),
         panel="Answers",
     )
-    min_confidence: float | None = _make_option(
+    min_confidence: float | None = make_option(
         None,
         "Minimum confidence of an answer, from 0 to 1: the geometric mean of the probabilities of its tokens. Less certain "
         "answers, and the answer none, are left empty; 0 shows every answer; default: the model's settings, or else 0.",
@@ -382,7 +383,7 @@ class EncodingOptions(_CheckedOptions):
         panel="Answers",
         decides_vectors=False,
     )
-    max_batch_tokens: int | None = _make_option(
+    max_batch_tokens: int | None = make_option(
         None,
         "Maximum number of padded tokens in one pass, which bounds memory; default: 16384 on a GPU, 4096 on a CPU.",
         check=check_positive_integer,
@@ -391,28 +392,28 @@ class EncodingOptions(_CheckedOptions):
         decides_vectors=False,
         shared=True,
     )
-    temperature: float = _make_option(
+    temperature: float = make_option(
         0.0,
         "Sampling temperature of the answer whose states avg-gen, last-gen and avg-all read; 0 decodes greedily.",
         check=check_temperature,
         kind=float,
         flags=None,
     )
-    top_p: float = _make_option(
+    top_p: float = make_option(
         1.0, "Probability mass of nucleus sampling for that answer, in (0, 1].", check=check_top_p, kind=float, flags=None
     )
-    seed: int = _make_option(0, "Seed of that answer.", check=check_seed, kind=int, flags=None)
-    reencoding: Reencoding | None = _make_option(
+    seed: int = make_option(0, "Seed of that answer.", check=check_seed, kind=int, flags=None)
+    reencoding: Reencoding | None = make_option(
         None, "How re-enc samples answers and embeds them.", check=_check_reencoding, kind=dict[str, Any], flags=None
     )
-    filter_words: tuple[str, ...] = _make_option(
+    filter_words: tuple[str, ...] = make_option(
         (),
         "Words whose hidden states are left out of an answer's mean (paper, section 4.3).",
         check=_check_words,
         kind=list[str],
         flags=("--filter-word",),
     )
-    subtract_instruction: bool | None = _make_option(
+    subtract_instruction: bool | None = make_option(
         None,
         'Subtract the question\'s own vector v("", i), that of an empty text, from each vector (never for re-enc); default: the '
         "setting the model card recommends.",
@@ -420,20 +421,20 @@ class EncodingOptions(_CheckedOptions):
         kind=bool,
         flags=("--subtract-instruction/--keep-instruction",),
     )
-    beside: str | None = _make_option(
+    beside: str | None = make_option(
         None,
         "A second model that reads the same prompts. Both vectors are normalised and concatenated, so that a cosine is the mean "
         "of theirs; none turns it off; default: the model's settings.",
         check=_check_second_model,
     )
-    truncate_dim: int | None = _make_option(
+    truncate_dim: int | None = make_option(
         None,
         "Cut vectors to their first d numbers, before they are normalised (not with a second model); default: all numbers.",
         check=check_positive_integer,
         kind=int,
         shared=True,
     )
-    normalize: bool | None = _make_option(
+    normalize: bool | None = make_option(
         None,
         "Normalise vectors to length 1; default: yes for bundled models, no for others.",
         check=check_optional_bool,

@@ -13,7 +13,7 @@ from inbedder.cli.cluster_output import Title, choose_title, write_groups
 from inbedder.cli.crosstab_tables import By, CrossTabulation, DateFormat, Every, Over
 from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import embed_texts, load_embedder, read_texts, warn_of_feelings
-from inbedder.cli.model_options import with_model_options
+from inbedder.cli.model_options import with_cluster_options, with_model_options
 from inbedder.cli.shared_options import (
     INPUT,
     BatchSize,
@@ -31,7 +31,8 @@ from inbedder.cli.shared_options import (
     print_stage,
 )
 from inbedder.cli.timing_option import with_timings
-from inbedder.grouping.namers import NAMERS
+from inbedder.grouping.cluster_options import PANEL as GROUPS
+from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.timings import time_stage
 
 if TYPE_CHECKING:
@@ -46,39 +47,10 @@ Outputs = Annotated[
         help="A .html report, or your table with the groups (.csv .tsv .jsonl .json .parquet .xlsx); repeatable.",
     ),
 ]
-GROUPS = "Groups"
 LabelColumns = Annotated[list[str] | None, typer.Option(help="Column of known labels to compare the groups with; repeatable.")]
 GroupCounts = Annotated[list[str], typer.Option("-k", help="Number of groups, or auto; repeat to set it per question.")]
-Method = Annotated[
-    str, typer.Option(help="k-means, agglomerative (a tree) or hdbscan (some texts may fit no group).", rich_help_panel=GROUPS)
-]
-MinSize = Annotated[
-    int | None,
-    typer.Option(
-        min=2, help="Minimum number of texts in an hdbscan group; default: 10, or 1% of the texts.", rich_help_panel=GROUPS
-    ),
-]
-Namer = Annotated[
-    str,
-    typer.Option(
-        help="Names of the groups: " + ", ".join(f"{name} ({entry.help})" for name, entry in NAMERS.items()) + ".",
-        rich_help_panel=GROUPS,
-    ),
-]
 OneQuestion = Annotated[
     bool, typer.Option("--one-question", help="Treat all -i as wordings of one question and group once.", rich_help_panel=GROUPS)
-]
-ApartFrom = Annotated[
-    str | None,
-    typer.Option(
-        help='A question whose groups these shall not follow, such as "Is it positive or negative?".', rich_help_panel=GROUPS
-    ),
-]
-NoAnswer = Annotated[
-    bool,
-    typer.Option(
-        "--no-answer", help="Leave out of the groups what gives no answer, such as 'Oh.' to a topic.", rich_help_panel=GROUPS
-    ),
 ]
 Split = Annotated[
     str | None,
@@ -92,11 +64,11 @@ Top = Annotated[
     int, typer.Option(min=1, help="Number of groups per text in the table, with the share of each.", rich_help_panel=GROUPS)
 ]
 Save = Annotated[Path | None, typer.Option(help="Folder to save the groups in, for inbedder assign.")]
-Seed = Annotated[int, typer.Option(help="Seed of k-means.", rich_help_panel=GROUPS)]
 
 
 @with_timings
 @with_model_options
+@with_cluster_options
 def cluster(
     source: Input,
     instructions: Instructions,
@@ -110,12 +82,6 @@ def cluster(
     save: Save = None,
     label_column: LabelColumns = None,
     title: Title = None,
-    method: Method = "k-means",
-    min_size: MinSize = None,
-    seed: Seed = 0,
-    namer: Namer = "phrases",
-    apart_from: ApartFrom = None,
-    no_answer: NoAnswer = False,
     mark_words: MarkWords = False,
     top: Top = 1,
     one_question: OneQuestion = False,
@@ -126,7 +92,8 @@ def cluster(
     guard_cells: GuardCells = True,
     batch_size: BatchSize = 32,
     guided: Guided = None,
-    model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
+    cluster_options: dict[str, Any] = {},  # noqa: B006 - a decorator fills it
+    model_options: dict[str, Any] = {},  # noqa: B006
 ) -> None:
     """Group texts by their answers to a question."""
     check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
@@ -137,21 +104,19 @@ def cluster(
     check_save_folders(save, groupings)
     table = read_texts(source, text_column, skip_bad, delimiter)
     from inbedder.grouping.document_parts import parse_unit, split_documents
-    from inbedder.grouping.partition import check_groups
 
     parts = None if split is None else split_documents(table.texts, parse_unit(split))
     texts_table = table if parts is None else table.repeat_rows(parts.texts, parts.documents.tolist())
     for count in counts:
-        check_groups(count, len(texts_table.texts), method, min_size)  # before the model is loaded
+        ClusterOptions(**cluster_options, k=count).check_count(len(texts_table.texts))  # before the model is loaded
     cross_tabulation = CrossTabulation(texts_table, by or [], over, every, date_format)
     labels = {name: texts_table.column(name) for name in label_column or ()}
     embedder = load_embedder(model, **model_options)
-    options = dict[str, Any](method=method, seed=seed, given_labels=labels, min_size=min_size, apart_from=apart_from)
-    options |= {"no_answer": no_answer, "model": embedder, "batch_size": batch_size}
-    warn_of_feelings(model, [*instructions, apart_from or ""])
+    options = {**cluster_options, "given_labels": labels, "model": embedder, "batch_size": batch_size}
+    warn_of_feelings(model, [*instructions, cluster_options.get("apart_from", "")])
     with time_stage("groups"):
-        results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, namer, options)
-        results = _add_effects(results, embedder, seed, batch_size)
+        results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, options)
+        results = _add_effects(results, embedder, cluster_options.get("seed", 0), batch_size)
         if mark_words:
             from inbedder.grouping.word_evidence import add_evidence
 
@@ -191,20 +156,19 @@ def _cluster_texts(
     counts: list[int | str],
     one_question: bool,
     guided: int | None,
-    namer: str,
     options: dict[str, Any],
 ) -> list[ClusterResult]:
     """Group texts under each instruction, or once under all of them; make the names of the groups distinct."""
     from inbedder.grouping.clustering import cluster as cluster_texts
     from inbedder.grouping.naming import deduplicate_group_names, find_namer
 
-    options["namer"] = find_namer(namer, options["model"])  # checked before the model runs
+    options["namer"] = find_namer(options.get("namer", "phrases"), options["model"])  # checked before the model runs
     if one_question:
         return [cluster_texts(texts, instructions, k=counts[0], **options)]
     print_stage(f"Embedding {len(texts):,} texts under {len(instructions)} question{'s' * (len(instructions) > 1)}.")
     vectors_by_instruction = embed_texts(options["model"], texts, instructions, guided, options["batch_size"])
     print_stage("Grouping and answering.")
-    apart_from = options.pop("apart_from")  # no question is grouped apart from itself
+    apart_from = options.pop("apart_from", None)  # no question is grouped apart from itself
     return deduplicate_group_names(
         [
             cluster_texts(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Collection
-from functools import cache
+from collections.abc import Callable, Collection, Sequence
+from functools import cache, partial
 from typing import Annotated, Any
 
 import typer
 
 from inbedder.errors import InbedderError
+from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.options import EncodingOptions, ModelOptions, OptionInfo, Options, Reencoding, get_option_info
 
 PARAMETER = "model_options"
@@ -28,14 +29,47 @@ def with_model_options(command: Callable[..., None], omitted_options: Collection
     Returns:
         A function for typer with one parameter per option instead. It checks the options before it calls the command.
     """
-    signature = inspect.signature(command, eval_str=True)
-    own_parameters = [parameter for name, parameter in signature.parameters.items() if name != PARAMETER]
     generated = [parameter for parameter in _generate_parameters() if parameter.name not in omitted_options]
-    chooses_pooling = "pooling" not in omitted_options
+    collect = partial(_collect_options, chooses_pooling="pooling" not in omitted_options)
+    return _add_parameters(command, PARAMETER, generated, collect)
+
+
+def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a grouping to a command.
+
+    Args:
+        command: A function whose parameter ``cluster_options`` takes the given options as keyword arguments of ``cluster``.
+
+    Returns:
+        A function for typer with one parameter per option instead.
+    """
+    generated = [_make_parameter(ClusterOptions, option) for option in _list_offered_options(ClusterOptions)]
+    return _add_parameters(command, "cluster_options", generated, _collect_cluster_options)
+
+
+def _collect_cluster_options(values: dict[str, Any]) -> dict[str, Any]:
+    """Check the options that the user set."""
+    options = {name: value for name, value in values.items() if value is not None}
+    try:
+        checked = ClusterOptions.parse(**options)
+    except InbedderError as error:
+        raise typer.BadParameter(str(error)) from error
+    return {name: getattr(checked, name) for name in options}
+
+
+def _add_parameters(
+    command: Callable[..., None],
+    name: str,
+    generated: Sequence[inspect.Parameter],
+    collect: Callable[[dict[str, Any]], dict[str, Any]],
+) -> Callable[..., None]:
+    """Replace a command's parameter by generated ones, whose values are collected for it."""
+    signature = inspect.signature(command, eval_str=True)
+    own_parameters = [parameter for parameter in signature.parameters.values() if parameter.name != name]
 
     def run(**arguments: Any) -> None:
         values = {parameter.name: arguments.pop(parameter.name, None) for parameter in generated}
-        command(**arguments, **{PARAMETER: _collect_options(values, chooses_pooling)})
+        command(**arguments, **{name: collect(values)})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = signature.replace(parameters=[*map(_make_keyword_only, own_parameters), *generated])  # type: ignore[attr-defined]

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.arguments import check_columns, check_list, check_seed, check_string, check_vectors, has_columns
+from inbedder.arguments import check_columns, check_list, check_string, check_vectors, has_columns
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
 from inbedder.grouping.apart_from import find_group_directions, remove_directions
+from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.grouping.deduplicate import merge_duplicate_groups
 from inbedder.grouping.describe_groups import GroupedRows, Result, answer_rows, describe_groups
 from inbedder.grouping.explain import find_central_texts, measure_agreement
 from inbedder.grouping.mean_wordings import check_wordings, encode_wordings
-from inbedder.grouping.namers import Namer
 from inbedder.grouping.naming import find_namer, get_namer_name
 from inbedder.grouping.no_answer import REFERENCE_LINES, explain_unanswered, find_unanswered
-from inbedder.grouping.partition import Labels, Partition, check_groups, group, make_regrouping, partition
+from inbedder.grouping.partition import Labels, Partition, group, make_regrouping, partition
 from inbedder.grouping.provenance import Provenance
 from inbedder.grouping.stability import measure_stability
 from inbedder.prompting.templates import check_texts
@@ -38,16 +38,10 @@ def make_groups(
     texts: Sequence[str],
     instruction: str | Sequence[str] | None,
     model: InBedder | str | None,
-    k: int | str = "auto",
-    seed: int = 0,
+    cluster_options: ClusterOptions,
     *,
-    method: str = "k-means",
-    min_size: int | None = None,
     embeddings: Vectors | None = None,
     given_labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
-    apart_from: str | None = None,
-    no_answer: bool = False,
-    namer: str | Namer = "phrases",
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
 ) -> Result:
@@ -56,17 +50,11 @@ def make_groups(
     Args:
         kind: The class of the result.
         texts: n texts, at least one.
-        instruction: As in ``clustering.cluster``, like all that follow.
+        instruction: As in ``clustering.cluster``, like the other arguments.
         model: The model.
-        k: Number of groups, or "auto".
-        seed: Seed of k-means.
-        method: "k-means", "agglomerative" or "hdbscan".
-        min_size: Minimum number of texts in an HDBSCAN group.
+        cluster_options: The options of the grouping.
         embeddings: Vectors of the texts, shape (n, d).
         given_labels: Known labels.
-        apart_from: Another question.
-        no_answer: Whether texts that give no answer form the last group.
-        namer: How groups are named.
         batch_size: Batch size.
         show_progress_bar: None shows a progress bar for long work in a terminal.
 
@@ -80,20 +68,21 @@ def make_groups(
     if not rows:
         raise InputError("There is no text to cluster.")
     label_columns = _check_labels(given_labels, len(rows))
-    check_groups(k, len(rows), method, min_size)
-    seed = check_seed("seed", seed)
+    cluster_options.check_count(len(rows))
+    method, min_size, seed = cluster_options.method, cluster_options.min_size, cluster_options.seed
+    k, apart_from = cluster_options.k, cluster_options.apart_from
     if embeddings is not None:
         embeddings = check_vectors("embeddings", embeddings, rows)
     wordings = _check_question_wordings(instruction, embeddings)
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
-    namer = find_namer(namer, embedder)
+    namer = find_namer(cluster_options.namer, embedder)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     if wordings:
         vectors, instruction = encode_wordings(embedder, rows, wordings, **options)
     else:
         vectors = embedder.encode(rows, instruction, **options) if embeddings is None else embeddings
     question = None if instruction is None else str(instruction)
-    answered = slice(None) if not no_answer else _find_answered(embedder, vectors, wordings or question, options)
+    answered = slice(None) if not cluster_options.no_answer else _find_answered(embedder, vectors, wordings or question, options)
     unanswered = None if isinstance(answered, slice) else len(rows) - len(answered)
     removed = None
     if apart_from is not None:
@@ -119,7 +108,11 @@ def make_groups(
         choice=groups.choice,
         branches=groups.branches,
         left_out=left_out,
-        provenance=Provenance(embedder.spec, _order_wordings(question, wordings), get_namer_name(namer, embedder)),
+        provenance=Provenance(
+            embedder.spec,
+            _order_wordings(question, wordings),
+            replace(cluster_options, namer=get_namer_name(namer, embedder)),
+        ),
         notes=[
             *notes,
             *_explain_single_group(method, groups),

@@ -14,8 +14,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from inbedder.errors import InputError, format_value
 from inbedder.grouping.phrase_names import name_by_phrases
 
 if TYPE_CHECKING:
@@ -106,3 +107,13 @@ NAMERS = {
     "central": NamerEntry("the most central answer", _name_by_central_answer),
     "model": NamerEntry("a title that the model writes, best with small, or model:NAME for another model", None),
 }
+
+
+def check_namer(_name: str, value: Any) -> Any:
+    """Check a namer: a name of ``NAMERS``, "model:NAME" or a callable."""
+    is_known = isinstance(value, str) and (value in NAMERS or (value.startswith("model:") and value != "model:"))
+    if not is_known and not callable(value):
+        raise InputError(
+            f"Unknown namer {format_value(value)}. Choose one of: {', '.join(NAMERS)}, model:NAME, or give a callable."
+        )
+    return value

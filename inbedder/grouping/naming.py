@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from inbedder.errors import InputError, format_value
-from inbedder.grouping.namers import KEYWORDS_PER_NAME, NAMERS, WORD, GroupContents, Namer
+from inbedder.grouping.namers import KEYWORDS_PER_NAME, NAMERS, WORD, GroupContents, Namer, check_namer
 from inbedder.grouping.titles import TitleWriter
 from inbedder.prompting.words import is_none
 from inbedder.vectors import Vectors, normalize_vectors
@@ -37,12 +37,8 @@ def find_namer(namer: str | Namer, model: InBedder) -> Namer:
     """
     if callable(namer):
         return namer
-    name, _, other_model = str(namer).partition(":")
-    entry = NAMERS.get(str(namer)) or (NAMERS["model"] if name == "model" and other_model else None)
-    if entry is None:
-        raise InputError(
-            f"Unknown namer {format_value(namer)}. Choose one of: {', '.join(NAMERS)}, model:NAME, or give a callable."
-        )
+    name, _, other_model = str(check_namer("namer", namer)).partition(":")
+    entry = NAMERS[name]
     if entry.name_groups is not None:
         return entry.name_groups
     writer = type(model)(other_model) if other_model else model

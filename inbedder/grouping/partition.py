@@ -13,18 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.arguments import check_integer
 from inbedder.cancellation import check_cancelled
-from inbedder.errors import InputError, format_value
+from inbedder.errors import InputError
+from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.grouping.number_of_groups import BLOCK_ROWS, Choice, choose_number, count_distinct_rows
 from inbedder.vectors import Vectors, normalize_vectors
 
 Labels = NDArray[np.int64]
-METHODS = ("k-means", "agglomerative", "hdbscan")
 MAX_FULL_ROWS = 50_000
 """Maximum number of rows for full k-means; more run in mini-batches."""
-MAX_PAIRED_ROWS = 20_000
-"""Maximum number of rows for methods that compare all pairs."""
 INITIAL_SAMPLE_ROWS = 20_000
 """Number of rows that initialize the centres of mini-batch k-means."""
 EPOCHS = 2
@@ -109,7 +106,7 @@ def partition(
         InputError: If the method is unknown or cannot take as many rows, or k is neither "auto" nor a number from 1 to the
             number of distinct rows.
     """
-    check_groups(k, len(vectors), method, min_size)
+    ClusterOptions(k=k, seed=seed, method=method, min_size=min_size).check_count(len(vectors))
     if method == "hdbscan":
         return _find_dense_regions(normalize_vectors(vectors), min_size or _choose_min_size(len(vectors)))
     choice = None
@@ -124,36 +121,6 @@ def partition(
     if len(vectors) > MAX_FULL_ROWS:
         return Partition(_run_mini_batches(vectors, int(k), seed), choice)
     return Partition(_run_k_means(normalize_vectors(vectors), int(k), seed), choice)
-
-
-def check_groups(k: int | str, count: int, method: str = "k-means", min_size: int | None = None) -> None:
-    """Check the settings of a grouping before the model runs.
-
-    Args:
-        k: Number of groups, or "auto".
-        count: Number of rows.
-        method: "k-means", "agglomerative" or "hdbscan".
-        min_size: Minimum number of rows in an HDBSCAN group, or None.
-
-    Raises:
-        InputError: If ``partition`` would refuse the settings.
-    """
-    if min_size is not None and method != "hdbscan":
-        raise InputError(f"{method} does not take min_size. Leave it out, or choose hdbscan.")
-    if min_size is not None:
-        check_integer("min_size", min_size, 2)
-    if method not in METHODS:
-        raise InputError(f"Unknown method {format_value(method)}. Choose one of: {', '.join(METHODS)}.")
-    if method != "k-means" and count > MAX_PAIRED_ROWS:
-        raise InputError(
-            f"{method} compares all pairs of rows and takes at most {MAX_PAIRED_ROWS:,} rows, not {count:,}. Choose k-means."
-        )
-    if k == "auto":
-        return
-    if isinstance(k, str) or not 1 <= check_integer("k", k) <= count:
-        raise InputError(f"k must be 'auto' or a number from 1 to {count} (the number of texts), not {k!r}.")
-    if method == "hdbscan":
-        raise InputError("hdbscan finds the number of groups itself. Leave k at auto, or choose k-means or agglomerative.")
 
 
 def _run_k_means(directions: Vectors, k: int, seed: int) -> Labels:

@@ -1,16 +1,17 @@
-"""The provenance of a grouping: model, encoding options, question and namer."""
+"""The provenance of a grouping: model, encoding options, question and options of the grouping."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, TextCutWarning, format_value
+from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.vector_spec import VectorSpec
 from inbedder.vectors import Vectors, normalize_vectors
 
@@ -29,12 +30,12 @@ class Provenance:
     """Model and encoding options."""
     instruction: Instruction
     """The question asked about each text."""
-    namer: str = "phrases"
-    """Name of the namer (``naming.get_namer_name``)."""
+    options: ClusterOptions = field(default_factory=ClusterOptions)
+    """The options of the grouping; the namer is a name (``naming.get_namer_name``)."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the provenance as a JSON-serializable dictionary."""
-        return {"spec": self.spec.to_dict(), "instruction": self.instruction, "namer": self.namer}
+        return {"spec": self.spec.to_dict(), "instruction": self.instruction, "options": self.options.to_dict()}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Provenance:
@@ -49,11 +50,11 @@ class Provenance:
         Raises:
             InputError: If the model's settings or the question are damaged.
         """
-        instruction, namer = table["instruction"], table["namer"]
+        instruction, options = table["instruction"], table["options"]
         wordings = instruction if isinstance(instruction, list) else ["" if instruction is None else instruction]
-        if not wordings or not all(isinstance(text, str) for text in (*wordings, namer)):
-            raise InputError(f"The question {format_value(instruction)} or the namer {format_value(namer)} is not text.")
-        return cls(VectorSpec.from_dict(table["spec"]), instruction, namer)
+        if not wordings or not all(isinstance(text, str) for text in wordings):
+            raise InputError(f"The question {format_value(instruction)} is not text.")
+        return cls(VectorSpec.from_dict(table["spec"]), instruction, ClusterOptions.parse(**options))
 
     def load_model(self, name: str | None = None, **options: Any) -> InBedder:
         """Load the model with the recorded options.

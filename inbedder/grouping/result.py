@@ -126,6 +126,7 @@ class ClusterResult(GroupedTexts):
             InputError: If there is no such group, it has fewer than two texts, or the model is another one.
         """
         from inbedder.embedder import InBedder
+        from inbedder.grouping.cluster_options import ClusterOptions
         from inbedder.grouping.make_groups import make_groups
 
         members = [
@@ -137,7 +138,9 @@ class ClusterResult(GroupedTexts):
         if isinstance(model, InBedder):
             self.provenance.check(model)
         embedder = model if isinstance(model, InBedder) else self.provenance.load_model(model)
-        return split_group(self, number, make_groups(type(self), members, question, embedder, k, **options))
+        arguments = {name: options.pop(name) for name in ("batch_size", "show_progress_bar") if name in options}
+        cluster_options = ClusterOptions.parse(k=k, **options)
+        return split_group(self, number, make_groups(type(self), members, question, embedder, cluster_options, **arguments))
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML report.

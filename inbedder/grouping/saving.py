@@ -17,6 +17,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InputError, format_value
 from inbedder.grouping.apart_from import remove_directions
 from inbedder.grouping.assignment import Assignment
+from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.grouping.edits import check_new_names, find_centres
 from inbedder.grouping.explain import find_central_texts, find_keywords
 from inbedder.grouping.group_distances import find_nearest_centres, find_new_groups, measure_member_distances, measure_typicality
@@ -349,7 +350,7 @@ class Grouping:
         members = [batch.texts[row] for row in np.flatnonzero(self._find_places(batch).labels == number)]
         if len(members) < 2:
             raise InputError(f"{len(members)} of the texts are in group {number + 1}. Give the texts of the grouping.")
-        result = make_groups(GroupedTexts, members, question, self.model, k, batch_size=batch_size)
+        result = make_groups(GroupedTexts, members, question, self.model, ClusterOptions(k=k), batch_size=batch_size)
         parts = Grouping.of(result, self.model)
         level = 1 + len(self.split_questions)
         numbers = [number, *range(len(self.groups), len(self.groups) + len(parts.groups) - 1)]
@@ -523,10 +524,10 @@ class Grouping:
             phrases = group.list_phrases()
             answers = phrases if group.answers else [""] * len(phrases)
             contents.append(GroupContents(phrases, answers, normalize_vectors([centre] * len(phrases)), group_words))
-        if self.provenance.namer.startswith("model"):  # a title needs only the answers of its own group
+        if str(self.provenance.options.namer).startswith("model"):  # a title needs only the answers of its own group
             contents = []
         stored_count = len(contents)
         for rows, group_words in zip(clusters, words[len(self.groups) :], strict=True):
             texts, answers = [batch.texts[row] for row in rows], [batch.answers[row] for row in rows]
             contents.append(GroupContents(texts, answers, batch.vectors[rows], group_words))
-        return name_groups(find_namer(self.provenance.namer, self.model), contents)[stored_count:]
+        return name_groups(find_namer(self.provenance.options.namer, self.model), contents)[stored_count:]

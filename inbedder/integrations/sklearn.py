@@ -1,4 +1,4 @@
-"""Adapters for scikit-learn: texts to vectors under an instruction, and texts to categories by a few examples.
+"""Adapters for scikit-learn: texts to vectors under an instruction, to groups, and to categories by a few examples.
 
 make_pipeline(InstructedVectorizer(instruction="What is the complaint about?"), LogisticRegression()).fit(texts, labels)
 InstructedClassifier(instruction="What is the complaint about?").fit(five_texts_per_category, labels)
@@ -6,10 +6,11 @@ InstructedClassifier(instruction="What is the complaint about?").fit(five_texts_
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from inbedder.arguments import check_list
@@ -17,6 +18,8 @@ from inbedder.classification.category_scores import DEFAULT_TEMPERATURE
 from inbedder.classification.classifier import add_examples
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
+from inbedder.grouping.cluster_options import ClusterOptions, make_cluster_signature
+from inbedder.grouping.clustering import cluster
 from inbedder.grouping.temperature import compute_probabilities
 from inbedder.integrations.shared_models import load_shared
 from inbedder.io.cell_values import is_blank
@@ -113,6 +116,60 @@ class InstructedVectorizer(TransformerMixin, BaseEstimator):
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         tags.requires_fit = False
         return tags
+
+
+class InstructedClusterer(ClusterMixin, BaseEstimator):
+    """A clusterer of texts by their answers to an instruction; its options are those of ``inbedder.cluster``.
+
+    Example:
+        >>> from inbedder.integrations.sklearn import InstructedClusterer
+        >>> InstructedClusterer("Which animal?", k=2).fit_predict(["I love cats", "I love dogs", "My cat sleeps"]).shape
+        (3,)
+    """
+
+    def __init__(self, instruction: str | None = None, model: str | InBedder = "mini", **options: Any) -> None:
+        """Set parameters; the model is loaded when it is first used.
+
+        Args:
+            instruction: The question to group by, or None; a parameter to search over.
+            model: The name of a model, or an ``InBedder``.
+            **options: Fields of ``ClusterOptions``.
+
+        Raises:
+            InputError: When an option is unknown.
+        """
+        self.instruction = instruction
+        self.model = model
+        for name, value in {**vars(ClusterOptions()), **vars(ClusterOptions.parse(**options))}.items():
+            setattr(self, name, options.get(name, value))
+
+    def fit(self, X: Any, y: Any = None) -> InstructedClusterer:  # noqa: N803 (scikit-learn's name)
+        """Group texts.
+
+        Args:
+            X: n texts: a list, an array, a column of a table.
+            y: Ignored.
+
+        Returns:
+            The clusterer itself, with ``labels_`` (n groups) and ``result_`` (a ``ClusterResult``).
+
+        Raises:
+            InputError: When X is not a list of strings, or the options do not fit.
+        """
+        options = {option.name: getattr(self, option.name) for option in dataclasses.fields(ClusterOptions)}
+        model = load_shared(self.model, None)
+        self.result_ = cluster(_check_texts(X), self.instruction, model, show_progress_bar=False, **options)
+        self.labels_ = self.result_.labels
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """Describe a clusterer of one column of strings."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags
+
+
+InstructedClusterer.__init__.__signature__ = make_cluster_signature(InstructedClusterer.__init__)  # type: ignore[attr-defined]
 
 
 class InstructedClassifier(ClassifierMixin, BaseEstimator):

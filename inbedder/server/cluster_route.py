@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
+from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.grouping.clustering import cluster
 from inbedder.grouping.explain import compute_mean_differences
 from inbedder.grouping.partition import group
@@ -33,14 +35,19 @@ def _build_groupings(model: ServedModel, fields: ClustersRequest) -> bytes:
     count = len(fields.texts or fields.ids or [])
     if not 2 <= count <= model.settings.max_cluster_items:
         raise RefusalError(422, f"{count:,} texts. Send from 2 to {model.settings.max_cluster_items:,}.", field="texts")
-    if fields.k != "auto" and not 1 <= fields.k <= count:
-        raise RefusalError(422, f"k must be 'auto' or a number from 1 to {count}.", field="k")
+    options = ClusterOptions(**{option.name: getattr(fields, option.name) for option in dataclasses.fields(ClusterOptions)})
+    options.check_count(count)
     if fields.ids is not None:
         if fields.instructions is not None:
             raise RefusalError(422, "Ids already imply an instruction. Leave out instructions.", field="instructions")
-        data = [_group_cached_vectors(model, fields, fields.ids)]
+        if options != ClusterOptions(k=options.k, seed=options.seed):
+            raise RefusalError(422, "Ids take only k and seed. Send texts.", field="ids")
+        data = [_group_cached_vectors(model, options, fields.ids)]
     else:
-        data = [_group_texts(model, fields, instruction) for instruction in _list_instructions(model, fields)]
+        if options.apart_from is not None:
+            model.prepare_prompts(fields.texts or [], options.apart_from)  # checks its length
+        instructions = _list_instructions(model, fields)
+        data = [_group_texts(model, fields.texts or [], options, instruction) for instruction in instructions]
     return to_json({"object": "list", "model": model.name, "data": data})
 
 
@@ -54,15 +61,16 @@ def _list_instructions(model: ServedModel, fields: ClustersRequest) -> list[str 
     return [*instructions]
 
 
-def _group_texts(model: ServedModel, fields: ClustersRequest, instruction: str | None) -> dict[str, object]:
-    texts = fields.texts or []
+def _group_texts(model: ServedModel, texts: list[str], options: ClusterOptions, instruction: str | None) -> dict[str, object]:
     vectors, _ = model.embed_texts(texts, instruction, normalized=False)
-    result = cluster(texts, instruction, model.embedder, fields.k, fields.seed, embeddings=vectors, show_progress_bar=False)
+    result = cluster(
+        texts, instruction, model.embedder, embeddings=vectors, show_progress_bar=False, **dataclasses.asdict(options)
+    )
     names = {"names": result.names, "keywords": result.keywords}
     return {"instruction": instruction, "labels": result.labels.tolist(), **names}
 
 
-def _group_cached_vectors(model: ServedModel, fields: ClustersRequest, ids: list[str]) -> dict[str, object]:
+def _group_cached_vectors(model: ServedModel, options: ClusterOptions, ids: list[str]) -> dict[str, object]:
     """Group cached vectors, and name the groups with the model's answer head, because no texts are stored."""
     if not all(re.fullmatch("[0-9a-f]{32}", key) for key in ids):
         raise RefusalError(422, "An id has 32 hexadecimal digits. Use the ids that /v1/embeddings returned.", field="ids")
@@ -76,7 +84,7 @@ def _group_cached_vectors(model: ServedModel, fields: ClustersRequest, ids: list
         cached = embedder.cached_vectors(keys)
         if len(cached) == len(set(keys)):
             vectors = np.stack([cached[key] for key in keys])
-            labels = group(normalize_vectors(vectors), fields.k, fields.seed)
+            labels = group(normalize_vectors(vectors), options.k, options.seed)
             words = embedder.nearest_words(compute_mean_differences(vectors, labels))
             names = [", ".join(group_words[:3]) or f"group {number + 1}" for number, group_words in enumerate(words)]
             return {"instruction": None, "labels": labels.tolist(), "names": names, "keywords": words}

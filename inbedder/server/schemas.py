@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
+
+from inbedder.grouping.cluster_options import ClusterOptions
+from inbedder.grouping.namers import NAMERS
+from inbedder.options import get_option_info
 
 Texts = Annotated[list[str], Field(fail_fast=True)]
 """Texts. Like every list of a request, they are validated up to the first error."""
@@ -103,7 +108,21 @@ class AnswersRequest(BaseModel):
     )
 
 
-class ClustersRequest(BaseModel):
+def _make_option_fields() -> dict[str, Any]:
+    """Make a field of each option of ``ClusterOptions``; a namer is a name, as requests load no models."""
+    types = {"k": int | Literal["auto"], "namer": Literal[tuple(NAMERS)]}
+    made = {}
+    for option in fields(ClusterOptions):
+        info = get_option_info(option)
+        kind = types.get(option.name, info.kind if option.default is not None else info.kind | None)
+        made[option.name] = (kind, Field(default=option.default, description=info.help))
+    return made
+
+
+_OptionFields: Any = create_model("_OptionFields", **_make_option_fields())
+
+
+class ClustersRequest(_OptionFields):
     """A request to group texts, or cached vectors by their ids."""
 
     model_config = _make_config(
@@ -119,8 +138,6 @@ class ClustersRequest(BaseModel):
     instructions: Texts | None = Field(
         default=None, description="One grouping per instruction; default: @generic. Not allowed with ids."
     )
-    k: int | Literal["auto"] = "auto"
-    seed: int = Field(default=0, ge=0, le=2**32 - 1)
 
 
 class CategoryFields(BaseModel):

@@ -10,10 +10,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
-from inbedder import InBedder, classify
+from inbedder import InBedder, classify, cluster
 from inbedder.errors import InputError
 from inbedder.integrations.shared_models import load_shared
-from inbedder.integrations.sklearn import InstructedClassifier, InstructedVectorizer
+from inbedder.integrations.sklearn import InstructedClassifier, InstructedClusterer, InstructedVectorizer
 
 TEXTS = ["The battery died", "Great price", "The box was crushed", "Nobody answered"] * 3
 LABELS = ["product", "price", "delivery", "service"] * 3
@@ -119,6 +119,17 @@ def test_a_column_of_texts_in_two_dimensions_is_taken(name):
 def test_anything_but_a_list_of_texts_is_refused(name, bad):
     with pytest.raises(InputError, match="X"):
         InstructedVectorizer(QUESTION, name).fit(bad)
+
+
+def test_a_clusterer_agrees_with_cluster(name):
+    texts = ["I love cats", "I love dogs", "It came late", "late again"]
+    clusterer = clone(InstructedClusterer("What?", name, k=2, method="agglomerative", namer="words"))
+    assert clusterer.get_params()["method"] == "agglomerative"
+    expected = cluster(texts, "What?", name, 2, method="agglomerative", namer="words")
+    assert clusterer.fit_predict(texts).tolist() == expected.labels.tolist()
+    assert clusterer.set_params(k=3).fit(texts).result_.names != expected.names
+    with pytest.raises(InputError, match="There is no option 'size'"):
+        InstructedClusterer("What?", size=2)
 
 
 def test_a_classifier_agrees_with_classify(name):

@@ -26,6 +26,10 @@ def test_there_is_one_grouping_per_instruction_equal_to_the_librarys(client, tin
         expected = cluster(TEXTS, question, tiny, 2, 3)
         assert grouping["labels"] == expected.labels.tolist()
         assert (grouping["names"], grouping["keywords"]) == (expected.names, expected.keywords)
+    options = {"method": "agglomerative", "namer": "words", "apart_from": "Is it late?", "k": 3, "seed": 1}
+    (grouping,) = client.post("/v1/clusters", json={"texts": TEXTS, "instructions": QUESTIONS[:1], **options}).json()["data"]
+    expected = cluster(TEXTS, QUESTIONS[0], tiny, **options)
+    assert (grouping["labels"], grouping["names"]) == (expected.labels.tolist(), expected.names)
     plain = client.post("/v1/clusters", json={"texts": TEXTS}).json()["data"]
     assert [grouping["instruction"] for grouping in plain] == [None]
 
@@ -44,6 +48,11 @@ def test_there_is_one_grouping_per_instruction_equal_to_the_librarys(client, tin
         {"ids": ["0" * 32] * 2},
         {"ids": ["x", "y"]},
         {"ids": ["0" * 32] * 2, "instructions": ["What?"]},
+        {"ids": ["0" * 32] * 2, "no_answer": True},
+        {"texts": TEXTS, "namer": "model:other"},
+        {"texts": TEXTS, "method": "hdbscan", "k": 2},
+        {"texts": TEXTS, "min_size": 3},
+        {"texts": TEXTS, "apart_from": "x" * 1_000_000},
     ],
 )
 def test_requests_that_cannot_be_grouped_are_refused(client, fields):
