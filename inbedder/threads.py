@@ -2,14 +2,13 @@
 
 Threads that share an operation wait for each other at its end, and all of them for one whose core another program uses. So the
 batches of a model are computed side by side, each in threads of its own, work on few rows is computed in one thread, and work on
-many in as many as there are idle CPUs. What the user sets (``OMP_NUM_THREADS``, ``torch.set_num_threads``) is the maximum.
+many in all threads. What the user sets (``OMP_NUM_THREADS``, ``torch.set_num_threads``) is the maximum.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,10 +26,6 @@ MIN_MULTIPLICATIONS_FOR_THREADS = 2 * 10**10
 """Minimum number of multiplications of a pass (tokens times parameters) for which a server uses several threads."""
 MAX_SIDE_BY_SIDE = 4
 """Maximum number of batches at a time: each holds memory, and Python runs one thread at a time between operations."""
-CPU_TIMES_FILE = Path("/proc/stat")
-"""Ticks that all CPUs spent since the start of the system, of each kind; the fourth and fifth are idle ones."""
-SECONDS_TO_WATCH = 0.1
-"""How long the CPUs are watched before work on many rows, which takes seconds."""
 CPU_QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
 """Microseconds of CPU time that the control group may use in a period, and the period; containers set it."""
 T = TypeVar("T")
@@ -67,28 +62,9 @@ def _count_cpus() -> int:
         return cpus
 
 
-def _count_idle_cpus() -> int:
-    """Count the CPUs that no program uses for a moment, at least 1; all of them where the system does not tell."""
-    try:
-        before = _read_cpu_times()
-        time.sleep(SECONDS_TO_WATCH)
-        ticks = [after - earlier for after, earlier in zip(_read_cpu_times(), before, strict=True)]
-    except (OSError, ValueError):
-        return _count_cpus()
-    return max(1, round((os.cpu_count() or 1) * sum(ticks[3:5]) / max(1, sum(ticks))))
-
-
-def _read_cpu_times() -> list[int]:
-    """Read the ticks of all CPUs together, by kind."""
-    return [int(word) for word in CPU_TIMES_FILE.read_text(encoding="ascii").splitlines()[0].split()[1:]]
-
-
 @contextmanager
 def limit_threads(rows: int) -> Iterator[None]:
     """Let numpy and scikit-learn compute with one thread on few rows, and with those of ``count_threads`` on many.
-
-    Without a setting of the user, many rows get a thread per idle CPU at most: two threads on two CPUs, one of which another
-    program uses, take twice as long as one.
 
     Args:
         rows: Number of rows.
@@ -98,8 +74,6 @@ def limit_threads(rows: int) -> Iterator[None]:
     """
     controller = ThreadpoolController()
     limit = 1 if rows < MIN_ROWS_FOR_THREADS else count_threads()
-    if limit > 1 and "OMP_NUM_THREADS" not in os.environ:
-        limit = min(limit, _count_idle_cpus())
     with controller.limit(limits={pool["prefix"]: min(pool["num_threads"], limit) for pool in controller.info()}):
         yield
 

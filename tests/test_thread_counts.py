@@ -22,8 +22,7 @@ def count_pool_threads():
     return [pool["num_threads"] for pool in threadpool_info()]
 
 
-def test_few_rows_are_computed_with_one_thread_and_many_with_all(monkeypatch):
-    monkeypatch.setattr(threads, "_count_idle_cpus", lambda: 64)
+def test_few_rows_are_computed_with_one_thread_and_many_with_all():
     np.ones((2, 2)) @ np.ones((2, 2))  # loads the pool
     before = count_pool_threads()
     with limit_threads(MIN_ROWS_FOR_THREADS - 1):
@@ -31,37 +30,6 @@ def test_few_rows_are_computed_with_one_thread_and_many_with_all(monkeypatch):
     with limit_threads(MIN_ROWS_FOR_THREADS):
         assert count_pool_threads() == [min(number, count_threads()) for number in before]
     assert count_pool_threads() == before
-
-
-def test_many_rows_get_a_thread_per_idle_cpu_unless_the_user_sets_them(four_threads, monkeypatch):
-    np.ones((2, 2)) @ np.ones((2, 2))
-    monkeypatch.setattr(threads, "_count_idle_cpus", lambda: pytest.fail("The user sets the threads."))
-    with limit_threads(MIN_ROWS_FOR_THREADS):
-        pass
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    monkeypatch.setattr(threads, "count_threads", lambda: 4)
-    monkeypatch.setattr(threads, "_count_idle_cpus", lambda: 1)
-    with limit_threads(MIN_ROWS_FOR_THREADS):
-        assert set(count_pool_threads()) == {1}
-
-
-@pytest.mark.parametrize(("idle", "busy", "count"), [(20, 0, 4), (10, 10, 2), (0, 20, 1)])
-def test_idle_cpus_are_counted_by_their_ticks(monkeypatch, tmp_path, idle, busy, count):
-    lines = iter([f"cpu {user} 0 0 {idle_ticks} 0 0 0\n" for user, idle_ticks in ((100, 100), (100 + busy, 100 + idle))])
-    monkeypatch.setattr(threads, "CPU_TIMES_FILE", tmp_path / "stat")
-    monkeypatch.setattr(threads.os, "cpu_count", lambda: 4)
-
-    def turn(_seconds=None):
-        (tmp_path / "stat").write_text(next(lines))
-
-    turn()
-    monkeypatch.setattr(threads.time, "sleep", turn)
-    assert threads._count_idle_cpus() == count
-
-
-def test_where_the_system_does_not_tell_all_cpus_count(monkeypatch, tmp_path):
-    monkeypatch.setattr(threads, "CPU_TIMES_FILE", tmp_path / "missing")
-    assert threads._count_idle_cpus() == threads._count_cpus()
 
 
 def test_a_lower_setting_of_one_library_stays():

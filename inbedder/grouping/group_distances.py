@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.grouping.partition import MAX_PAIRED_ROWS, Labels
+from inbedder.grouping.cluster_options import MAX_PAIRED_ROWS
+from inbedder.grouping.partition import Labels
 from inbedder.vectors import MIN_NORM, Vectors, normalize_vectors
 
 MIN_NEW_GROUP_ROWS = 10

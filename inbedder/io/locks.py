@@ -1,12 +1,13 @@
-"""Locks that the system releases when their process ends (``flock``). Windows has none: there, writers are not kept apart."""
+"""Locks that the system releases when their process ends."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from inbedder.errors import InputError, format_value
 
@@ -16,6 +17,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 HAS_LOCKS = fcntl is not None
+"""Whether an open file or folder can be locked (``flock``), which ``try_lock`` does."""
 LOCK_FILE = ".lock"
 """Name of the lock file in a folder; it is removed when the lock is released."""
 POLL_INTERVAL_SECONDS = 0.02
@@ -38,33 +40,20 @@ def lock_folder(folder: Path, refusal: str, *, wait_seconds: float = 0.0) -> Ite
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{format_value(str(folder))} is a file. Choose a new folder.")
-    path, deadline = folder / LOCK_FILE, time.monotonic() + wait_seconds
+    lock = FileLock(folder / LOCK_FILE, wait_seconds, 0o666, thread_local=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        while (descriptor := _open_locked(path)) is None and time.monotonic() < deadline:
-            time.sleep(POLL_INTERVAL_SECONDS)
+        lock.acquire(poll_interval=POLL_INTERVAL_SECONDS)
+    except Timeout as error:
+        raise InputError(refusal) from error
     except OSError as error:
         raise InputError(f"Cannot write to {format_value(str(folder))}: {error.strerror}. Choose another folder.") from error
-    if descriptor is None:
-        raise InputError(refusal)
     try:
         yield
     finally:
         if HAS_LOCKS:  # while it is locked; on Windows other processes have it open
-            path.unlink(missing_ok=True)
-        os.close(descriptor)
-
-
-def _open_locked(path: Path) -> int | None:
-    """Open and lock a file; None if another process holds the lock, or has just removed the file."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    is_locked = False
-    try:
-        is_locked = not HAS_LOCKS or (try_lock(descriptor) and is_open_at(descriptor, path))
-    finally:
-        if not is_locked:
-            os.close(descriptor)
-    return descriptor if is_locked else None
+            (folder / LOCK_FILE).unlink(missing_ok=True)
+        lock.release()
 
 
 def try_lock(descriptor: int) -> bool:

@@ -98,7 +98,7 @@ def test_cluster_help_lists_every_namer_without_numpy():
 def test_an_unknown_namer_is_refused_before_the_texts_are_encoded(folder, make_model, monkeypatch):
     monkeypatch.setattr("inbedder.embedder.InBedder.encode_many", None)
     code, output = invoke("cluster", "reviews.csv", "-i", "What?", "--model", make_model("opt"), "--namer", "loud")
-    assert code == 1
+    assert code == 2
     assert "Unknown namer 'loud'. Choose one of: phrases, words," in output
 
 

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from inbedder import InBedder, cluster
 from inbedder.cli import app
-from inbedder.errors import InputError
+from inbedder.errors import InbedderError, InputError
 from inbedder.grouping.cluster_options import ClusterKwargs, ClusterOptions
 from inbedder.grouping.provenance import Provenance
 from inbedder.server.schemas import ClustersRequest
@@ -41,7 +41,7 @@ def test_every_option_is_in_signature_types_command_server_and_provenance(make_m
     ],
 )
 def test_an_option_that_cannot_be_is_refused(options, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InbedderError, match=message):
         ClusterOptions.parse(**options)
 
 
