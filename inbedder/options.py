@@ -429,7 +429,7 @@ class EncodingOptions(CheckedOptions):
     )
     truncate_dim: int | None = make_option(
         None,
-        "Cut vectors to their first d numbers, before they are normalised (not with a second model); default: all numbers.",
+        "Truncate vectors to the first d dimensions, before they are normalised (not with a second model); default: all numbers.",
         check=check_positive_integer,
         kind=int,
         shared=True,

@@ -88,14 +88,14 @@ class CausalBackbone:
         self.takes_positions = "position_ids" in inspect.signature(self.body.forward).parameters
 
     def set_text_reader(self, reader: LoadedModel) -> None:
-        """Let the adapter's base read what precedes the instruction; no pooling reads these states."""
+        """Encode the text with the base model, without the adapter; no pooling reads these states."""
         self.text_model, self.text_files = reader.model, reader.files
         self.display_name = "A causal LM with an adapter of the question"
         self.poolings = tuple(pooling for pooling in self.poolings if pooling not in ("avg-ppt", "avg-all"))
 
     @property
     def text_revision(self) -> str:
-        """What the keys and values of a text depend on besides its tokens; "" if that is this model."""
+        """Revision of the model that computed the cached keys and values; "" if that is this model."""
         return "" if self.text_files is None else f"{self.text_files.revision} {self.compute_dtype}"
 
     def make_inputs(

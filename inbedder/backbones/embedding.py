@@ -194,7 +194,7 @@ class EmbeddingBackbone:
 
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> NoReturn:
         """Refuse with a ModelError: there is no answer head."""
-        raise ModelError("An embedding model embeds and does not answer.")
+        raise ModelError("Embedding models cannot generate answers. Choose a causal, masked or encoder-decoder model.")
 
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
         """Return m empty lists: there is no answer head."""

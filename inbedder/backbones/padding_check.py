@@ -97,7 +97,7 @@ def check_reading(backbone: Backbone, name: str) -> None:
         name: Its name, for messages.
 
     Raises:
-        ModelError: If the model has no pooling that works, or gives other vectors at every call.
+        ModelError: If the model has no pooling that works, or returns different vectors on each call.
     """
     model_type = backbone.model.config.model_type
     if is_padding_safe(backbone.model, backbone.kind):
@@ -114,7 +114,7 @@ def check_reading(backbone: Backbone, name: str) -> None:
             reason = reason or _describe_failure(error)
             continue
         if is_random:
-            raise ModelError(f"{backbone.display_name} gives other vectors at every call. Choose another model.")
+            raise ModelError(f"{backbone.display_name} returns different vectors on each call. Choose another model.")
         poolings.append(pooling)
     if not poolings:
         raise ModelError(f"{backbone.display_name} cannot be read ({reason}). Choose another model, or another backbone.")

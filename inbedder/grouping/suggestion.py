@@ -79,7 +79,7 @@ def suggest_questions(
     """
     rows = check_texts(texts, None)[0]
     if len(rows) < MIN_TEXTS:
-        raise InputError(f"{len(rows)} texts show little. Give at least {MIN_TEXTS}.")
+        raise InputError(f"At least {MIN_TEXTS} texts are needed to compare questions; got {len(rows)}.")
     names = [f"@{name}" for name in read_prompts("instructions")] if questions is None else check_wordings(questions)
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     check_integer("sample", sample, MIN_TEXTS)

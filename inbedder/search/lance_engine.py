@@ -37,7 +37,7 @@ def lock(folder: Path) -> AbstractContextManager[None]:
 
 
 def is_engine_error(error: Exception) -> bool:
-    """Whether the engine can have raised an error. It raises those of Python and, on damaged files, RustPanic."""
+    """Return whether LanceDB may have raised this error."""
     return isinstance(error, OSError | RuntimeError | ValueError) or type(error).__name__ == "RustPanic"
 
 

@@ -292,7 +292,7 @@ def summarize(name: str, goal: float, pairs: list[list[float]]) -> dict[str, Any
 
 
 def describe_limits() -> str:
-    """What the environment lets the CPU do, where it may not do all it can."""
+    """Describe environment variables that restrict the CPU."""
     limits = {name: os.environ[name] for name in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA") if name in os.environ}
     return "".join(f", {name}={value}" for name, value in limits.items())
 

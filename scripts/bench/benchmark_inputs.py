@@ -26,7 +26,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 def get_capability() -> str:
-    """What the CPU can do of what decides about speed, as files are named after it."""
+    """Name the CPU feature that determines speed, for file names."""
     return torch.backends.cpu.get_cpu_capability().lower() + ("-bf16" if has_fast_bf16(torch.device("cpu")) else "")
 
 

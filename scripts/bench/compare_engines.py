@@ -131,7 +131,7 @@ def make_encoder(model: Any) -> Encode:
 
 
 def make_quality_measure(plain: InBedder) -> Callable[[InBedder], dict[str, float]]:
-    """What engines change, beside one of them."""
+    """Compare each engine's vectors with a reference engine's."""
     rows = texts(512, 8, 30)
     expected, first_words = torch.from_numpy(plain.encode(rows, QUESTIONS[0])), list_first_words(plain)
 

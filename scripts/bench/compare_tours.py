@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare orders of tasks: 2-opt, a greedy tour, and annealing as Data-CUBE publishes it, by their distance to the optimum.
 
-Of 9 tasks the best of all tours is known. Of 330 it is not, but no tour is worth more than ``upper_bound``, so a tour
+For 9 tasks the optimal tour is known. Of 330 it is not, but no tour is worth more than ``upper_bound``, so a tour
 is at most so far from the optimum as it is from there.
 
 python scripts/bench/compare_tours.py --machine "2-core Xeon 2.5 GHz" -o finetune/results/tours.json
@@ -43,14 +43,14 @@ def sample_similarity(tasks: int, seed: int, width: int = 0) -> Floats:
 
 
 def of_all(similarity: Floats) -> float:
-    """What the best of all tours is worth."""
+    """Compute the value of the optimal tour."""
     inner = itertools.permutations(range(1, len(similarity)))
     tours = np.array([(0, *tour) for tour in inner if tour[0] < tour[-1]])
     return float(similarity[tours, np.roll(tours, -1, axis=1)].sum(axis=1).max())
 
 
 def compute_upper_bound(similarity: Floats, rounds: int = 400) -> float:
-    """What no tour is worth more than, by Held and Karp's 1-trees.
+    """Compute the Held-Karp upper bound on a tour's value.
 
     A tour is a spanning tree of all tasks but one, with two edges of that one, so it is worth no more than the best such 1-tree.
     Adding a number to all edges of a task moves all tours alike and 1-trees by how many edges the task has in them; the numbers

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Names of groups, judged by reading them, without knowing which namer gave which.
+"""Blind evaluation of group names.
 
 python scripts/bench/judge_names.py sheet DATA OUT   # groups the demo and five sets; writes OUT/sheet.txt to read, OUT/key.json
 python scripts/bench/judge_names.py table OUT -o scripts/results/names.json

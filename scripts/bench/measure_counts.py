@@ -36,7 +36,7 @@ CRITERIA = ("silhouette", "Davies-Bouldin")
 
 
 def compute_curves(vectors: Vectors) -> tuple[dict[str, Curve], dict[str, Draws], dict[int, NDArray[np.int64]]]:
-    """What each criterion says of each number, the same of each draw of half of the rows, and the groups."""
+    """Compute every criterion for each k, on all rows and on random halves."""
     distances, draw = pairwise_distances(vectors), np.random.default_rng(0)
     pairs = [np.array_split(draw.permutation(len(vectors)), 2) for _ in range(PAIRS_OF_HALVES)]
     curves: dict[str, Curve] = {name: [] for name in CRITERIA}

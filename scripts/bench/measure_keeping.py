@@ -46,7 +46,7 @@ def measure_assigned(labelled: LabelledSet, vectors: Vectors, seed: int, model: 
 
 
 def measure_held_out(labelled: LabelledSet, vectors: Vectors, label: str | None, model: InBedder) -> dict[str, Any]:
-    """What is found of a label that the kept groups know nothing of; with None, what is added where nothing is new."""
+    """Measure recall of a label held out of the saved groups; with None, the false additions."""
     first, second = np.array_split(np.random.default_rng(0).permutation(len(vectors)), 2)
     new = np.array([row_label == label for row_label in labelled.labels])
     k = min(len(set(labelled.labels)) - (label is not None), MOST_GROUPS)

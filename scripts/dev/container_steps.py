@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The Dockerfile's steps where there is no docker: its files alone, its installation, its command, its health check and its end.
+"""Run the Dockerfile's steps without Docker: copy, install, start, health check, stop.
 
     python scripts/dev/container_steps.py
 
-What it copies lies in an empty folder and what it installs in an empty environment; its user and its volume are left out.
+It copies into an empty folder and installs into a new environment; its user and its volume are left out.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 120
-"""Most that the server may take to be healthy, and to end."""
+"""Timeout for startup and shutdown, in seconds."""
 
 
 def read_steps(name: str) -> list[str]:
-    """What stands behind an instruction of the Dockerfile, once per line that has it."""
+    """Return the arguments of each line with this Dockerfile instruction."""
     lines = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text(encoding="utf-8")).splitlines()
     return [line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} ")]
 

@@ -200,7 +200,7 @@ def test_it_does_not_answer(make_sentence_model):
         model.answer("I love cats", "What?")
     assert model.nearest_words(model.encode(TEXTS)) == [[]] * len(TEXTS)
     (prompt,) = model.tokenizer(["a"], [""])
-    with pytest.raises(ModelError, match="embeds and does not answer"):
+    with pytest.raises(ModelError, match="cannot generate answers"):
         model.backbone.answer([prompt], model.options.encoding.sampling)
 
 

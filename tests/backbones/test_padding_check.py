@@ -82,7 +82,7 @@ def test_vectors_and_answers_of_other_families_work(load, model_type):
     ("model_type", "message"),
     [
         ("nystromformer", "a nystromformer model, cannot be read"),
-        ("reformer", "a reformer model, gives other vectors at every call"),
+        ("reformer", "a reformer model, returns different vectors on each call"),
     ],
 )
 def test_a_family_without_a_usable_pooling_is_refused_by_name(load, model_type, message):

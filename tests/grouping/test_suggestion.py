@@ -71,7 +71,11 @@ def test_a_sample_is_tried_and_named_instructions_are_the_default(make_model):
 
 @pytest.mark.parametrize(
     ("texts", "questions", "message"),
-    [(TEXTS[:19], None, "19 texts show little"), (TEXTS, [], "0 wordings"), (TEXTS, ["a?", "a?"], "occurs twice")],
+    [
+        (TEXTS[:19], None, "At least 20 texts are needed to compare questions; got 19"),
+        (TEXTS, [], "0 wordings"),
+        (TEXTS, ["a?", "a?"], "occurs twice"),
+    ],
 )
 def test_too_few_texts_and_no_question_are_refused(texts, questions, message):
     with pytest.raises(InputError, match=message):
