@@ -42,7 +42,7 @@ def warn_of_feelings(model: str, instructions: Sequence[str | None]) -> None:
 
     if model == "mini" and any(FEELING.search(resolve_instruction(instruction)) for instruction in instructions if instruction):
         print_message(
-            "mini often misclassifies feelings, even obvious ones. --model small is more accurate (inbedder models install small)."
+            "mini often misclassifies feelings, even obvious ones. --model small is more accurate: inbedder models install small."
         )
 
 
