@@ -110,7 +110,7 @@ def test_an_adapter_that_the_wheel_leaves_out_is_installed_from_a_clone(environm
 
 
 @pytest.mark.slow
-def test_a_command_of_a_distribution_that_is_not_installed_says_how_to_install_it(environment, clean):
+def test_a_command_that_is_not_installed_says_how_to_install_it(environment, clean):
     hide = "import importlib.metadata as m; m.entry_points = lambda **_: []; from inbedder.cli import main; main()"
     command = [environment / "bin" / "python", "-c", hide, "finetune", "recipe.yaml"]
     process = subprocess.run(command, env=clean, capture_output=True, text=True)

@@ -134,11 +134,11 @@ class ClusterKwargs(TypedDict, total=False):
 def make_cluster_signature(function: Callable[..., Any]) -> inspect.Signature:
     """Make the signature of a function whose keyword arguments are ``ClusterOptions``."""
     signature = inspect.signature(function)
-    own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
-    known = {parameter.name for parameter in own}
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    names = {parameter.name for parameter in parameters}
     options = [
         inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
         for option in fields(ClusterOptions)
-        if option.name not in known
+        if option.name not in names
     ]
-    return signature.replace(parameters=[*own, *options])
+    return signature.replace(parameters=[*parameters, *options])

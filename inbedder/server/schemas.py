@@ -111,12 +111,12 @@ class AnswersRequest(BaseModel):
 def _make_option_fields() -> dict[str, Any]:
     """Make a field of each option of ``ClusterOptions``; a namer is a name, as requests load no models."""
     types = {"k": int | Literal["auto"], "namer": Literal[tuple(NAMERS)]}
-    made = {}
+    model_fields = {}
     for option in fields(ClusterOptions):
         info = get_option_info(option)
         kind = types.get(option.name, info.kind if option.default is not None else info.kind | None)
-        made[option.name] = (kind, Field(default=option.default, description=info.help))
-    return made
+        model_fields[option.name] = (kind, Field(default=option.default, description=info.help))
+    return model_fields
 
 
 _OptionFields: Any = create_model("_OptionFields", **_make_option_fields())

@@ -17,7 +17,7 @@ def test_quantized_models_stay_close_to_the_full_ones(family, quantization):
     assert (full * small).sum(1).min() > (0.99 if quantization == "int8" else 0.9)
 
 
-def test_layers_that_the_kernels_do_not_take_are_refused_when_the_model_loads(monkeypatch):
+def test_layers_that_kernels_do_not_take_are_refused_at_loading(monkeypatch):
     forward = bitsandbytes.nn.Linear4bit.forward
 
     def refuse_wide_outputs(layer, states):
