@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import nn
@@ -54,7 +55,7 @@ def check_quantized_layers(model: nn.Module, name: str) -> None:
     """
     layers = {(layer.in_features, layer.out_features): layer for layer in model.modules() if _is_quantized(layer)}
     for (width, outputs), layer in layers.items():
-        weight = layer.weight
+        weight: Any = layer.weight
         dtype = weight.quant_state.dtype if hasattr(weight, "quant_state") else torch.float16
         try:
             layer(torch.zeros(1, width, dtype=dtype, device=weight.device))

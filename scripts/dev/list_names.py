@@ -16,7 +16,8 @@ MAX_TEST_NAME = 70
 EMPTY_WORDS = frozenset(
     """
     about again alone already apart asked away bare began behind besides between broken brought built called caught chosen dealt
-    done drawn enough even ever fewer found gave given gone had held here kept knew known laid learned least left likely made meant
+    done drawn enough even ever fewer found gave given gone had held here kept knew known laid learned least left likely made
+    meant
     near needed never none now offered often once only other others otherwise own past placed reached rest said same seen sent
     shown some soon stood such taken taught tells that theirs then there these things this those thus together told took tried
     under until used wanted was were what which while whole whose why within without wrong yet yours
