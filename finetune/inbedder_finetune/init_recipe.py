@@ -22,7 +22,6 @@ RECIPE = """# Trains {model} to answer the questions of {table} in a few content
 #
 #   inbedder finetune {recipe} --dry-run                      # show prompts, answers and a table of the data; train nothing
 #   inbedder finetune {recipe}
-#   inbedder finetune {recipe} --set training.resume=true     # resume an interrupted run
 #   inbedder embed NEW.csv -i "A QUESTION" --model {output}
 #
 # To predict a few exact labels, training is not the best tool: `inbedder classify` needs none, and with hundreds of labelled rows

@@ -89,8 +89,6 @@ class Schedule(Section):
     """Steps between checkpoints."""
     log_steps: PositiveInt = 50
     """Steps between logged losses; short runs log at least ten."""
-    resume: bool = False
-    """Resume from the last checkpoint in ``output``."""
     seed: Seed = 0
     """Seed of sampling, row order, dropout and new weights."""
 

@@ -27,7 +27,6 @@ RUN_FILE = "run.json"
 MIN_LOGGED_LOSSES = 10
 """Minimum number of logged losses of a run with at least as many steps."""
 RESUMABLE_SETTINGS = (
-    "resume",
     "output",
     "micro_batch",
     "save_steps",
@@ -172,24 +171,20 @@ def describe_run(recipe: Any, **more: Any) -> dict[str, Any]:
     return dict(json.loads(json.dumps(content)))
 
 
-def find_checkpoint(output: Path, run: dict[str, Any], *, resume: bool) -> str | None:
+def find_checkpoint(output: Path, run: dict[str, Any]) -> str | None:
     """Find the checkpoint from which a run resumes.
 
     Args:
         output: Folder of the run, which may not exist.
         run: The run, from ``describe_run``.
-        resume: The recipe's ``training.resume``.
 
     Returns:
         Folder of the checkpoint, or None for a new run.
 
     Raises:
-        RecipeError: When there are checkpoints and ``resume`` is False, they belong to another run, or the description of their
-            run is damaged.
+        RecipeError: When the checkpoints belong to another run, or the description of their run is damaged.
     """
     checkpoint = find_last_checkpoint(output)
-    if checkpoint and not resume:
-        raise RecipeError(f"{output} holds checkpoints. Set training.resume=true to resume, or choose another training.output.")
     if checkpoint and (output / RUN_FILE).exists():
         saved_run = _read_run(output / RUN_FILE)
         changed = [key for key in run if saved_run.get(key) != run[key]]

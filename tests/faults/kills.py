@@ -260,7 +260,7 @@ class Kills:
 
     def training(self, folder: Path) -> list[str]:
         """The command line of a fine-tuning of a few seconds."""
-        changes = {"output": folder, "max_steps": 8, "save_steps": 2, "eval_steps": 100, "resume": "true"}
+        changes = {"output": folder, "max_steps": 8, "save_steps": 2, "eval_steps": 100}
         sets = [part for key, value in changes.items() for part in ("--set", f"training.{key}={value}")]
         return ["finetune", RECIPE, *sets, "--set", f"model={self.stage.models['opt']}"]
 

@@ -77,7 +77,7 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path):
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "killed" / "adapter_model.safetensors").exists()
-    run([*arguments, "--set", "training.resume=true"])
+    run(arguments)
     assert read_losses(tmp_path / "killed") == read_losses(tmp_path / "whole")
     one, two = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "killed"))
     assert all(torch.equal(one[name], two[name]) for name in one)
@@ -93,6 +93,6 @@ def test_two_processes_resume_in_the_middle_of_the_second_epoch(tmp_path):
     settings = ("training.save_steps=11",)  # an epoch has 15 steps
     torchrun(command("tiny-opt-lora", tmp_path / "whole", *settings, steps=32))
     shutil.copytree(tmp_path / "whole" / "checkpoint-22", tmp_path / "resumed" / "checkpoint-22")
-    torchrun([*command("tiny-opt-lora", tmp_path / "resumed", *settings, steps=32), "--set", "training.resume=true"])
+    torchrun(command("tiny-opt-lora", tmp_path / "resumed", *settings, steps=32))
     one, two = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "resumed"))
     assert all(torch.allclose(one[name], two[name], atol=1e-6) for name in one)

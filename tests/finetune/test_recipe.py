@@ -50,7 +50,7 @@ SOFT = {"pooling": "soft-gen", "reencode_weight": 1}
         ({"model": "m", "data": {"sources": None}}, "names no data"),
         ({**SMALL, "training": {"epochs": "two"}}, "training.epochs must be a valid number, .*, not 'two'"),
         ({**SMALL, "training": {"batch_size": 0}}, "training.batch_size must be greater than or equal to 1, not 0"),
-        ({**SMALL, "training": {"resume": "perhaps"}}, "training.resume must be a valid boolean, .*not 'perhaps'"),
+        ({**SMALL, "training": {"bf16": "perhaps"}}, "training.bf16 must be a valid boolean, .*not 'perhaps'"),
         ({"model": "m", "data": {"sources": [{"path": "a", "hub": "b"}]}}, "needs either a path or a hub id"),
         ({**SMALL, "objective": {"pooling": "mean"}}, "objective.pooling is 'mean'; choose one of: 1st-gen, avg-gen or soft-gen"),
         ({**SMALL, "objective": {"token_weight": 0}}, "No objective has a weight"),

@@ -75,7 +75,7 @@ def test_a_damaged_run_file_is_named(tmp_path, content):
     save_checkpoint(tmp_path / "checkpoint-1")
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(RecipeError, match=r"run.json is damaged .* Delete the file if they belong to this recipe"):
-        find_checkpoint(tmp_path, {"model": "m"}, resume=True)
+        find_checkpoint(tmp_path, {"model": "m"})
 
 
 @pytest.mark.parametrize("damage", [b"", b"damaged"])

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 def finetune(recipe: AnsweringRecipe) -> Path:
-    """Fine-tune a language model by a recipe; ``training.resume`` resumes exactly from its checkpoints.
+    """Fine-tune a language model by a recipe; a run with checkpoints of the same recipe resumes exactly.
 
     Args:
         recipe: Model, data, objective and schedule.
@@ -50,7 +50,7 @@ def finetune(recipe: AnsweringRecipe) -> Path:
     recipe = replace(recipe, data=replace(recipe.data, sources=tuple(map(resolve_revision, recipe.data.sources))))
     output, seed = Path(recipe.training.output), recipe.training.seed
     run = describe_run(recipe)
-    checkpoint = find_checkpoint(output, run, resume=recipe.training.resume)
+    checkpoint = find_checkpoint(output, run)
     plan = resolve_plan(recipe)
     set_seed(seed)
     rows, held_out = hold_out(load_rows(recipe.data, seed), recipe.data.held_out, seed)

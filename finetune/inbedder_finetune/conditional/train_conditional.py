@@ -118,7 +118,7 @@ def preview(recipe: ConditionalRecipe) -> str:
 
 
 def finetune(recipe: ConditionalRecipe) -> Path:
-    """Train a conditional encoder by a recipe; ``training.resume`` resumes exactly from its checkpoints.
+    """Train a conditional encoder by a recipe; a run with checkpoints of the same recipe resumes exactly.
 
     Args:
         recipe: Encoder, data, objective and schedule.
@@ -137,7 +137,7 @@ def finetune(recipe: ConditionalRecipe) -> Path:
 
     output = Path(recipe.training.output)
     run = describe_run(recipe)
-    checkpoint = find_checkpoint(output, run, resume=recipe.training.resume)
+    checkpoint = find_checkpoint(output, run)
     if count_processes() > 1:
         raise RecipeError(
             "The method conditional trains in one process, so that a batch holds both rows of a pair. Start it without torchrun."

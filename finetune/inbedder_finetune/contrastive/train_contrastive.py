@@ -104,7 +104,7 @@ def load_encoder(recipe: ContrastiveRecipe) -> Any:
 
 
 def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None = None) -> Path:
-    """Fine-tune an encoder by a recipe; ``training.resume`` resumes exactly from its checkpoints.
+    """Fine-tune an encoder by a recipe; a run with checkpoints of the same recipe resumes exactly.
 
     Args:
         recipe: Model, data and schedule.
@@ -130,7 +130,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
         train_pairs = [replace(row, is_anchor=is_anchor) for row, is_anchor in zip(train_pairs, anchors, strict=True)]
     order = {} if batches is None else {"batches": _hash_batches(batches)}
     run = describe_run(recipe, **order)
-    checkpoint = find_checkpoint(output, run, resume=recipe.training.resume)
+    checkpoint = find_checkpoint(output, run)
     set_seed(recipe.training.seed)
     mixes_tasks = recipe.batches == "random"
     train_batches = PairBatchSampler(train_pairs, size, seed, mixes_tasks=mixes_tasks, batches=batches)

@@ -146,11 +146,9 @@ def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, data, tmp_p
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(AnsweringTrainer, "_forward", interrupt_after(4, AnsweringTrainer._forward))
         finetune(recipe)
-    with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
-        finetune(recipe)
     with pytest.raises(RecipeError, match=r"belong to a run with another training. Resume with the original"):
-        finetune(make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"resume": True, "seed": 5}))
-    resumed = finetune(make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"resume": True}))
+        finetune(make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"seed": 5}))
+    resumed = finetune(recipe)
     assert losses(uninterrupted) == losses(resumed)
     first, second = (load_file(one / "adapter_model.safetensors") for one in (uninterrupted, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -158,7 +156,7 @@ def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, data, tmp_p
 
 @pytest.mark.parametrize("file", ["adapter_model.safetensors", "optimizer.pt", "scheduler.pt"])
 def test_a_damaged_last_checkpoint_is_skipped_on_resuming(make_model, data, tmp_path, caplog, file):
-    settings = {"lora": {"r": 4, "alpha": 8, "dropout": 0.1}, "training": {"save_steps": 2, "resume": True}}
+    settings = {"lora": {"r": 4, "alpha": 8, "dropout": 0.1}, "training": {"save_steps": 2}}
     output = finetune(make_recipe(make_model("bert"), data, tmp_path / "run", **settings))
     first = load_file(output / "adapter_model.safetensors")
     last = max(output.glob("checkpoint-*"), key=lambda folder: int(folder.name.split("-")[1]))
@@ -253,7 +251,7 @@ def test_a_run_that_diverges_stops_and_saves_nothing(make_model, data, tmp_path,
 
 
 def test_a_resumed_run_that_diverges_stops_too(make_model, data, tmp_path, monkeypatch):
-    recipe = make_recipe(make_model("bert"), data, tmp_path / "out", training={"resume": True})
+    recipe = make_recipe(make_model("bert"), data, tmp_path / "out")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(AnsweringTrainer, "_forward", interrupt_after(4, AnsweringTrainer._forward))
         finetune(recipe)

@@ -121,11 +121,9 @@ def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, rows, tmp_p
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(conditional_trainer, "compute_batch_loss", interrupt_after(4, conditional_trainer.compute_batch_loss))
         finetune(recipe)
-    with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
-        finetune(recipe)
     with pytest.raises(RecipeError, match=r"belong to a run with another training. Resume with the original"):
-        finetune(make_recipe(make_model("bert"), rows, interrupted, training={**training, "resume": True, "seed": 5}, **settings))
-    resumed = finetune(make_recipe(make_model("bert"), rows, interrupted, training={**training, "resume": True}, **settings))
+        finetune(make_recipe(make_model("bert"), rows, interrupted, training={**training, "seed": 5}, **settings))
+    resumed = finetune(recipe)
     assert losses(uninterrupted) == losses(resumed)
     saved = {"backbone/model.safetensors", "backbone/config.json", "conditional.json", "head.safetensors"}
     assert saved <= json.loads((uninterrupted / "checksums.json").read_text()).keys()
@@ -243,7 +241,7 @@ def test_rows_that_do_not_fit_are_named(make_model, rows, tmp_path, monkeypatch)
 
 
 def test_a_resumed_run_may_end_with_steps_without_a_gradient(make_model, rows, tmp_path, monkeypatch):
-    recipe = make_recipe(make_model("bert"), rows, tmp_path / "out", training={"resume": True})
+    recipe = make_recipe(make_model("bert"), rows, tmp_path / "out")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(conditional_trainer, "compute_batch_loss", interrupt_after(4, conditional_trainer.compute_batch_loss))
         finetune(recipe)

@@ -135,11 +135,9 @@ def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, pairs, monk
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(contrastive_losses, "compute_cosines", interrupt_after(10, contrastive_losses.compute_cosines))
         finetune(make_recipe(model, pairs, pairs / "broken", training=training))
-    with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
-        finetune(make_recipe(model, pairs, pairs / "broken", training=training))
     with pytest.raises(RecipeError, match="belong to a run with another batches"):
-        finetune(make_recipe(model, pairs, pairs / "broken", training={**training, "resume": True}), batches=[[0, 4]])
-    resumed = finetune(make_recipe(model, pairs, pairs / "broken", training={**training, "resume": True}))
+        finetune(make_recipe(model, pairs, pairs / "broken", training=training), batches=[[0, 4]])
+    resumed = finetune(make_recipe(model, pairs, pairs / "broken", training=training))
     assert losses(uninterrupted) == losses(resumed)
     first, second = (load_file(one / "model.safetensors") for one in (uninterrupted, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
