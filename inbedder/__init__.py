@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from inbedder.embedder import InBedder
     from inbedder.errors import InbedderError
     from inbedder.grouping.clustering import cluster
-    from inbedder.grouping.crosstab import crosstab
+    from inbedder.grouping.compare.crosstab import crosstab
+    from inbedder.grouping.questions.wording_agreement import compare_wordings
     from inbedder.grouping.result import ClusterResult
-    from inbedder.grouping.saving import Grouping
-    from inbedder.grouping.wording_agreement import compare_wordings
+    from inbedder.grouping.stored.saving import Grouping
     from inbedder.prompting.templates import PromptTemplate
 
 __version__ = "0.1.0"
@@ -35,14 +35,14 @@ __all__ = [
 _MODULES = {
     "ClusterResult": "inbedder.grouping.result",
     "ConditionalEncoder": "inbedder.conditional",
-    "Grouping": "inbedder.grouping.saving",
+    "Grouping": "inbedder.grouping.stored.saving",
     "InBedder": "inbedder.embedder",
     "InbedderError": "inbedder.errors",
     "PromptTemplate": "inbedder.prompting.templates",
     "classify": "inbedder.classification.classifier",
     "cluster": "inbedder.grouping.clustering",
-    "compare_wordings": "inbedder.grouping.wording_agreement",
-    "crosstab": "inbedder.grouping.crosstab",
+    "compare_wordings": "inbedder.grouping.questions.wording_agreement",
+    "crosstab": "inbedder.grouping.compare.crosstab",
 }
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from inbedder import InBedder
-from inbedder.grouping.explain import compute_mean_differences
+from inbedder.grouping.describe.explain import compute_mean_differences
 from tests.conftest import GOLDEN
 
 VECTORS = np.load(GOLDEN / "golden.npz", allow_pickle=False)

@@ -20,7 +20,7 @@ from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import print_message, print_result
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError
-from inbedder.grouping.explain import compute_mean_differences, find_keywords, measure_agreement
+from inbedder.grouping.describe.explain import compute_mean_differences, find_keywords, measure_agreement
 from inbedder.io.files import atomic_write
 from inbedder_evaluation.evaluation_protocol import add_protocol_options
 from inbedder_evaluation.results import format_aligned

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inbedder.grouping.describe_groups import GroupedRows, answer_rows, describe_groups
+from inbedder.grouping.describe.describe_groups import GroupedRows, answer_rows, describe_groups
 from inbedder.grouping.provenance import Provenance
 from inbedder.grouping.result import ClusterResult
 

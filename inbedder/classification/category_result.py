@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from inbedder.classification.categories import Category
-    from inbedder.grouping.partition import Labels
+    from inbedder.grouping.partition.partition import Labels
     from inbedder.vectors import Vectors
 
 NO_CATEGORY = "none of these"

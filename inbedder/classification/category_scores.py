@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from inbedder.grouping.partition import Labels
+    from inbedder.grouping.partition.partition import Labels
     from inbedder.vectors import Vectors
 
 DEFAULT_TEMPERATURE = 0.07

@@ -20,7 +20,7 @@ from inbedder.classification.category_scores import choose_categories, find_min_
 from inbedder.embedder import InBedder
 from inbedder.encoding.language_scope import check_language_once
 from inbedder.errors import InputError, format_names
-from inbedder.grouping.partition import Labels
+from inbedder.grouping.partition.partition import Labels
 from inbedder.grouping.temperature import fit_temperature
 from inbedder.io.cell_values import is_blank
 from inbedder.io.column_types import format_number

@@ -118,7 +118,7 @@ def cluster(
         results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, options)
         results = _add_effects(results, embedder, cluster_options.get("seed", 0), batch_size)
         if mark_words:
-            from inbedder.grouping.word_evidence import add_evidence
+            from inbedder.grouping.describe.word_evidence import add_evidence
 
             results = [add_evidence(result, embedder, batch_size=batch_size) for result in results]
     if not embedder.backbone.answers:
@@ -140,7 +140,7 @@ def _add_effects(results: list[ClusterResult], embedder: InBedder, seed: int, ba
     """Note how much each question changes its groups, if the model reads texts without a question in little time."""
     if embedder.base_encoder is None:
         return results
-    from inbedder.grouping.question_effect import describe_effect
+    from inbedder.grouping.describe.question_effect import describe_effect
 
     general_vectors = embedder.encode(results[0].texts, batch_size=batch_size)
     effects = [describe_effect(result, general_vectors, seed) for result in results]
@@ -160,7 +160,7 @@ def _cluster_texts(
 ) -> list[ClusterResult]:
     """Group texts under each instruction, or once under all of them; make the names of the groups distinct."""
     from inbedder.grouping.clustering import cluster as cluster_texts
-    from inbedder.grouping.naming import deduplicate_group_names, find_namer
+    from inbedder.grouping.describe.naming import deduplicate_group_names, find_namer
 
     options["namer"] = find_namer(options.get("namer", "phrases"), options["model"])  # checked before the model runs
     if one_question:

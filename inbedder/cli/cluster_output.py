@@ -13,8 +13,8 @@ from inbedder.cli.shared_options import print_message
 if TYPE_CHECKING:
     from inbedder.cli.crosstab_tables import CrossTabulation
     from inbedder.cli.deferred_errors import DeferredErrors
+    from inbedder.grouping.describe.explain import LabelAgreement
     from inbedder.grouping.document_parts import DocumentParts
-    from inbedder.grouping.explain import LabelAgreement
     from inbedder.grouping.result import ClusterResult
     from inbedder.io.tables import Table
 
@@ -75,8 +75,8 @@ def choose_title(title: str | None, source: str) -> str:
 
 def _print_groups(results: Sequence[ClusterResult]) -> None:
     """Print number, size and name of each group, the agreement with known labels, and notes."""
-    from inbedder.grouping.deduplicate import describe_duplicate_questions
-    from inbedder.grouping.loose_groups import LOOSE_ADVICE, LOOSE_MARK, explain_loose_group
+    from inbedder.grouping.describe.loose_groups import LOOSE_ADVICE, LOOSE_MARK, explain_loose_group
+    from inbedder.grouping.partition.deduplicate import describe_duplicate_questions
 
     has_loose_groups = False
     for result in results:
@@ -104,7 +104,7 @@ def _format_number(result: ClusterResult, number: int) -> str:
 
 
 def _print_agreement(column: str, agreement: LabelAgreement, result: ClusterResult) -> None:
-    from inbedder.grouping.explain import NO_LABEL
+    from inbedder.grouping.describe.explain import NO_LABEL
 
     if agreement.unlabelled == len(result.texts):
         print_message(f"  No text has a label in column {column!r}.")

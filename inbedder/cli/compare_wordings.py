@@ -26,7 +26,7 @@ from inbedder.cli.shared_options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from inbedder.grouping.wording_agreement import WordingComparison
+    from inbedder.grouping.questions.wording_agreement import WordingComparison
 
 MAX_MOVING_ROWS, MAX_TEXT_CHARACTERS = 10, 60
 TABLE_TYPES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx")
@@ -64,7 +64,7 @@ def compare_wordings(
         raise typer.BadParameter("give the question in at least two different wordings.", param_hint="-i")
     table = read_texts(source, text_column, skip_bad, delimiter)
     embedder = load_embedder(model, **model_options)
-    from inbedder.grouping.wording_agreement import compare_wordings as compare
+    from inbedder.grouping.questions.wording_agreement import compare_wordings as compare
 
     comparison = compare(table.texts, instructions, embedder, count, seed, batch_size=batch_size)
     for line in _format_report(comparison, table.rows):

@@ -13,9 +13,9 @@ from inbedder.cli.shared_options import CONTROL_ESCAPES, print_message, print_re
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
-    from inbedder.grouping.crosstab import CrossTable
+    from inbedder.grouping.compare.crosstab import CrossTable
+    from inbedder.grouping.compare.timelines import Timeline
     from inbedder.grouping.result import ClusterResult
-    from inbedder.grouping.timelines import Timeline
     from inbedder.io.tables import Table
 
 TIME = "Time"
@@ -65,12 +65,12 @@ class CrossTabulation:
         self.over, self.every = over or "date", every
         self.days: list[Any] | None = None
         if by:
-            from inbedder.grouping.crosstab import categorize_values
+            from inbedder.grouping.compare.crosstab import categorize_values
 
             for name, values in self.columns.items():
                 categorize_values(name, values, len(table.texts))
         if over is not None:
-            from inbedder.grouping.dates import make_calendar, parse_dates
+            from inbedder.grouping.compare.dates import make_calendar, parse_dates
 
             self.days = list(parse_dates(table.column(over), date_format))
             self.every = make_calendar(self.days, every).every
@@ -82,11 +82,11 @@ class CrossTabulation:
             results: One grouping per question.
         """
         if len(results) > 1 or self.columns:
-            from inbedder.grouping.crosstab import crosstab
+            from inbedder.grouping.compare.crosstab import crosstab
 
             self.tables = crosstab(results, self.columns)
         if self.days is not None:
-            from inbedder.grouping.timelines import make_timelines
+            from inbedder.grouping.compare.timelines import make_timelines
 
             self.timelines = make_timelines(results, self.days, self.every, title=self.over)
 

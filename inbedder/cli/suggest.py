@@ -54,7 +54,7 @@ def suggest(
 
         wordings += read_table(str(questions)).texts
     embedder = load_embedder(model, **model_options)
-    from inbedder.grouping.suggestion import suggest_questions
+    from inbedder.grouping.questions.suggestion import suggest_questions
     from inbedder.prompting.templates import resolve_instruction
 
     options: dict[str, Any] = {"sample": sample, "seed": seed, "batch_size": batch_size}

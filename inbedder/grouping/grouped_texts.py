@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inbedder.grouping.group_distances import measure_fit
-from inbedder.grouping.group_shares import measure_group_shares
+from inbedder.grouping.partition.group_distances import measure_fit
+from inbedder.grouping.partition.group_shares import measure_group_shares
 
 if TYPE_CHECKING:
-    from inbedder.grouping.edits import Split
-    from inbedder.grouping.explain import LabelAgreement
-    from inbedder.grouping.number_of_groups import Choice
-    from inbedder.grouping.partition import Labels
+    from inbedder.grouping.describe.explain import LabelAgreement
+    from inbedder.grouping.partition.number_of_groups import Choice
+    from inbedder.grouping.partition.partition import Labels
     from inbedder.grouping.provenance import Provenance
+    from inbedder.grouping.stored.edits import Split
     from inbedder.vectors import Vectors
 
 LEFT_OUT = "fits no group"

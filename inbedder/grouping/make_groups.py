@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from inbedder.arguments import check_columns, check_list, check_string, check_vectors, has_columns
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.grouping.apart_from import find_group_directions, remove_directions
 from inbedder.grouping.cluster_options import ClusterOptions
-from inbedder.grouping.deduplicate import merge_duplicate_groups
-from inbedder.grouping.describe_groups import GroupedRows, Result, answer_rows, describe_groups
-from inbedder.grouping.explain import find_central_texts, measure_agreement
+from inbedder.grouping.describe.describe_groups import GroupedRows, Result, answer_rows, describe_groups
+from inbedder.grouping.describe.explain import find_central_texts, measure_agreement
+from inbedder.grouping.describe.naming import find_namer, get_namer_name
 from inbedder.grouping.mean_wordings import check_wordings, encode_wordings
-from inbedder.grouping.naming import find_namer, get_namer_name
 from inbedder.grouping.no_answer import REFERENCE_LINES, explain_unanswered, find_unanswered
-from inbedder.grouping.partition import Labels, Partition, group, make_regrouping, partition
+from inbedder.grouping.partition.apart_from import find_group_directions, remove_directions
+from inbedder.grouping.partition.deduplicate import merge_duplicate_groups
+from inbedder.grouping.partition.partition import Labels, Partition, group, make_regrouping, partition
+from inbedder.grouping.partition.stability import measure_stability
 from inbedder.grouping.provenance import Provenance
-from inbedder.grouping.stability import measure_stability
 from inbedder.prompting.templates import check_texts
 from inbedder.threads import limit_threads
 from inbedder.vectors import Vectors

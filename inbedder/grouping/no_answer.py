@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.grouping.partition import Labels
+from inbedder.grouping.partition.partition import Labels
 from inbedder.grouping.phrase_names import compute_stem, split_line
 from inbedder.vectors import Vectors, normalize_vectors
 

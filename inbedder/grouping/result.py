@@ -10,8 +10,8 @@ import numpy as np
 
 from inbedder.arguments import check_integer
 from inbedder.errors import InputError, import_extra
-from inbedder.grouping.edits import merge_groups, move_texts, rename_groups, split_group
 from inbedder.grouping.grouped_texts import GroupedTexts, make_group_columns
+from inbedder.grouping.stored.edits import merge_groups, move_texts, rename_groups, split_group
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,6 +164,6 @@ class ClusterResult(GroupedTexts):
         Raises:
             InputError: If the folder cannot be used, or no text fits a group.
         """
-        from inbedder.grouping.saving import Grouping
+        from inbedder.grouping.stored.saving import Grouping
 
         Grouping.of(self).save(folder)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from inbedder.grouping.partition import Labels
+    from inbedder.grouping.partition.partition import Labels
     from inbedder.vectors import Vectors
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.005, 2.0

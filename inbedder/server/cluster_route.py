@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request, Response
 
 from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.grouping.clustering import cluster
-from inbedder.grouping.explain import compute_mean_differences
-from inbedder.grouping.partition import group
+from inbedder.grouping.describe.explain import compute_mean_differences
+from inbedder.grouping.partition.partition import group
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import ServedModel
 from inbedder.server.request_body import BoundedRoute

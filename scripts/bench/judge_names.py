@@ -22,10 +22,10 @@ from statistics import mean
 from typing import Any
 
 from inbedder import InBedder, cluster
-from inbedder.grouping.loose_groups import is_mixed
+from inbedder.grouping.describe.loose_groups import is_mixed
+from inbedder.grouping.describe.naming import collect_contents, find_namer
 from inbedder.grouping.namers import NAMERS
-from inbedder.grouping.naming import collect_contents, find_namer
-from inbedder.grouping.stability import describe_stability
+from inbedder.grouping.partition.stability import describe_stability
 from inbedder.io.files import atomic_write
 from inbedder.io.tables import read_table
 from inbedder.vectors import normalize_vectors

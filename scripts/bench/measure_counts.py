@@ -22,8 +22,8 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, davies_bouldin_score, pairwise_distances, silhouette_score, v_measure_score
 
 from inbedder import InBedder
-from inbedder.grouping.group_distances import find_nearest_centres
-from inbedder.grouping.number_of_groups import CANDIDATE_NUMBERS, CLEAR_SILHOUETTE, choose_number
+from inbedder.grouping.partition.group_distances import find_nearest_centres
+from inbedder.grouping.partition.number_of_groups import CANDIDATE_NUMBERS, CLEAR_SILHOUETTE, choose_number
 from inbedder.vectors import Vectors, normalize_vectors
 
 LIMIT, PAIRS_OF_HALVES, ALIKE, MOST_BEFORE = 1000, 5, 0.02, 12

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score, v_measure_score
 
 from inbedder import Grouping, InBedder, cluster
-from inbedder.grouping.partition import group
+from inbedder.grouping.partition.partition import group
 from inbedder.vectors import Vectors
 
 LIMIT, SEEDS, HELD_OUT, FEWEST_ROWS, MOST_GROUPS, WITHIN = 1000, 3, 3, 20, 50, 3.0

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from inbedder.grouping.partition import partition
+from inbedder.grouping.partition.partition import partition
 from inbedder.io.files import atomic_write
 from inbedder.io.outputs import open_vector_writer
 

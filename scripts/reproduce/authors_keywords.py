@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from inbedder import InBedder, cluster
-from inbedder.grouping.explain import find_keywords, measure_agreement
+from inbedder.grouping.describe.explain import find_keywords, measure_agreement
 from inbedder.io.files import atomic_write
 from inbedder.io.tables import read_table
 

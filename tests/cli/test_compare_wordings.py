@@ -104,7 +104,7 @@ def test_an_unknown_namer_is_refused_before_the_texts_are_encoded(folder, make_m
 
 def test_loose_groups_are_marked_in_the_terminal_with_advice(folder, make_model, monkeypatch):
     monkeypatch.setattr("inbedder.grouping.make_groups.measure_stability", lambda *_, **__: [0.9, 0.5])
-    monkeypatch.setattr("inbedder.grouping.describe_groups.is_mixed", lambda _group: False)
+    monkeypatch.setattr("inbedder.grouping.describe.describe_groups.is_mixed", lambda _group: False)
     code, output = invoke("cluster", "reviews.csv", "-i", "What?", "-k", "2", "--model", make_model("opt"), "-o", "groups.csv")
     assert code == 0, output
     assert re.search(r"2 1 [\w ]+ \u2248 \u2248 marks loose groups", output) and output.count("\u2248") == 2

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from inbedder.cli.crosstab_tables import _build_strongest_cells
-from inbedder.grouping.crosstab import Categories, count_pairs
+from inbedder.grouping.compare.crosstab import Categories, count_pairs
 from tests.cli.test_cli import run
 
 CALLS = [

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from inbedder.grouping.group_distances import measure_fit
 from inbedder.grouping.grouped_texts import make_group_columns
+from inbedder.grouping.partition.group_distances import measure_fit
 from tests.grouping.test_page import grouping
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from inbedder.encoding.guided import GuidedVectors
 from inbedder.errors import InputError
-from inbedder.grouping.explain import measure_agreement
-from inbedder.grouping.loose_groups import LOOSE_ADVICE
+from inbedder.grouping.describe.explain import measure_agreement
+from inbedder.grouping.describe.loose_groups import LOOSE_ADVICE
 from inbedder.grouping.report import maps, views
 from inbedder.grouping.report.page import render_report, save_report
 from inbedder.grouping.result import ClusterResult

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.grouping.crosstab import crosstab
+from inbedder.grouping.compare.crosstab import crosstab
+from inbedder.grouping.compare.timelines import make_timelines
 from inbedder.grouping.report import page_data
 from inbedder.grouping.report.page import render_report
-from inbedder.grouping.timelines import make_timelines
 from inbedder.io.csv_cells import FORMULA_STARTS, format_row
 from tests.grouping.test_page import Page, find_dots, grouping
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from inbedder.grouping.crosstab import crosstab
+from inbedder.grouping.compare.crosstab import crosstab
+from inbedder.grouping.compare.timelines import make_timelines
 from inbedder.grouping.report import maps, page_data
 from inbedder.grouping.report.page import save_report
-from inbedder.grouping.timelines import make_timelines
 from inbedder.io.csv_cells import FORMULA_STARTS
 from inbedder.io.tables import read_table
 from tests.grouping.test_page import grouping

@@ -7,7 +7,7 @@ import sklearn.cluster
 from starlette.requests import Request
 
 from inbedder import InBedder, cluster
-from inbedder.grouping.partition import group
+from inbedder.grouping.partition.partition import group
 from inbedder.server.batch_queue import TICKET
 from inbedder.server.cluster_route import _build_groupings
 from inbedder.server.http_errors import RefusalError

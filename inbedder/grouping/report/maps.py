@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.grouping.partition import Labels
+from inbedder.grouping.partition.partition import Labels
 from inbedder.vectors import normalize_vectors
 
 MAX_DOTS = 5000

@@ -14,8 +14,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from inbedder.errors import InputError
-from inbedder.grouping.crosstab import CrossTable, crosstab
-from inbedder.grouping.naming import deduplicate_group_names
+from inbedder.grouping.compare.crosstab import CrossTable, crosstab
+from inbedder.grouping.describe.naming import deduplicate_group_names
 from inbedder.grouping.report import page_data
 from inbedder.grouping.report.maps import HEIGHT, WIDTH
 from inbedder.grouping.report.views import DARK, LIGHT, make_view
@@ -24,9 +24,9 @@ from inbedder.io.outputs import import_jinja2
 from inbedder.prompting.tokenization import clean_text
 
 if TYPE_CHECKING:
+    from inbedder.grouping.compare.timelines import Timeline
     from inbedder.grouping.document_parts import DocumentParts
     from inbedder.grouping.grouped_texts import GroupedTexts
-    from inbedder.grouping.timelines import Timeline
 
 SCRIPT_PARTS = ("start", "texts", "drawer", "map_names", "map_picture", "map", "edits", "cross_tables", "charts")
 """The files of the page's script in their order; they share one scope."""

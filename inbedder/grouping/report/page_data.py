@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.grouping.crosstab import Categories, CrossTable, categorize_groups
+from inbedder.grouping.compare.crosstab import Categories, CrossTable, categorize_groups
 from inbedder.grouping.document_parts import DocumentParts, describe_shares
 from inbedder.grouping.report.views import LIGHT, MAX_ANSWER_CHARACTERS, NO_COLOUR, View, clip, resolve_question
 from inbedder.io.cell_values import to_json_value
 from inbedder.io.csv_cells import FORMULA_STARTS, NUMBER_PATTERN, QUOTED_CHARACTERS
 
 if TYPE_CHECKING:
+    from inbedder.grouping.compare.timelines import Timeline
     from inbedder.grouping.grouped_texts import GroupedTexts
-    from inbedder.grouping.timelines import Timeline
 
 MAX_ROWS = 50_000
 """Maximum number of texts in a page."""

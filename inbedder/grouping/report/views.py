@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inbedder.errors import TemplateError
-from inbedder.grouping.crosstab import categorize_groups
-from inbedder.grouping.loose_groups import LOOSE_ADVICE, explain_loose_group
-from inbedder.grouping.partition import Labels
+from inbedder.grouping.compare.crosstab import categorize_groups
+from inbedder.grouping.describe.loose_groups import LOOSE_ADVICE, explain_loose_group
+from inbedder.grouping.partition.partition import Labels
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
 from inbedder.prompting.templates import resolve_instruction

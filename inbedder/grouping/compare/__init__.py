@@ -1,0 +1,1 @@
+"""Comparison of groups with columns and dates."""

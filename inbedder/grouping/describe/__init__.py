@@ -1,0 +1,1 @@
+"""Description of groups: answers, keywords, examples, names."""

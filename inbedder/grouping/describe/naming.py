@@ -1,0 +1,144 @@
+"""Names of groups: no name is empty or "none", or occurs twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from inbedder.errors import InputError, format_value
+from inbedder.grouping.describe.titles import TitleWriter
+from inbedder.grouping.namers import KEYWORDS_PER_NAME, NAMERS, WORD, GroupContents, Namer, check_namer
+from inbedder.prompting.words import is_none
+from inbedder.vectors import Vectors, normalize_vectors
+
+if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
+    from inbedder.grouping.grouped_texts import GroupedTexts
+    from inbedder.grouping.partition.partition import Labels
+
+Result = TypeVar("Result", bound="GroupedTexts")
+
+
+def find_namer(namer: str | Namer, model: InBedder) -> Namer:
+    """Find a namer by name.
+
+    Args:
+        namer: A name in ``NAMERS``, "model:NAME" for titles that another model writes, or a callable.
+        model: The model that answered the question.
+
+    Returns:
+        The namer; a callable is returned as it is.
+
+    Raises:
+        InputError: If the namer is unknown, or its model does not answer.
+    """
+    if callable(namer):
+        return namer
+    name, _, other_model = str(check_namer("namer", namer)).partition(":")
+    entry = NAMERS[name]
+    if entry.name_groups is not None:
+        return entry.name_groups
+    writer = type(model)(other_model) if other_model else model
+    if not writer.backbone.answers:
+        raise InputError(f"{writer.name} does not answer, so it cannot write titles. Choose another namer, or model:small.")
+    return TitleWriter(writer)
+
+
+def get_namer_name(namer: Namer, model: InBedder) -> str:
+    """Get the name of a namer for saving, which ``find_namer`` resolves again: "phrases" for a callable of the user."""
+    if isinstance(namer, TitleWriter):
+        return "model" if namer.model is model else f"model:{namer.model.name}"
+    return next((name for name, entry in NAMERS.items() if entry.name_groups is namer), "phrases")
+
+
+def collect_contents(
+    texts: Sequence[str], answers: Sequence[str], vectors: Vectors, labels: Labels, words: Sequence[list[str]]
+) -> list[GroupContents]:
+    """Collect the contents of each group for a namer.
+
+    Args:
+        texts: n texts.
+        answers: n answers.
+        vectors: Shape (n, d).
+        labels: Group of each text, shape (n,), 0 .. k-1.
+        words: Keywords of each group, k lists.
+
+    Returns:
+        Contents of the k groups.
+    """
+    groups = []
+    for number, keywords in enumerate(words):
+        rows = np.flatnonzero(labels == number)
+        texts_and_answers = [texts[row] for row in rows.tolist()], [answers[row] for row in rows.tolist()]
+        groups.append(GroupContents(*texts_and_answers, normalize_vectors(vectors[rows]), list(keywords)))
+    return groups
+
+
+def name_groups(namer: Namer, groups: Sequence[GroupContents]) -> list[str]:
+    """Name groups; replace empty names and "none", and make equal names distinct.
+
+    Args:
+        namer: The namer.
+        groups: k groups.
+
+    Returns:
+        k distinct names of one line each.
+
+    Raises:
+        InputError: If the namer does not return a list of k strings.
+    """
+    raw_names = namer(groups)
+    if isinstance(raw_names, str) or len(raw_names) != len(groups) or not all(isinstance(name, str) for name in raw_names):
+        raise InputError(
+            f"The namer must return a list of {len(groups)} names, one string per group, not {format_value(raw_names)}."
+        )
+    names = []
+    for number, (name, group) in enumerate(zip(raw_names, groups, strict=True), 1):
+        candidates = (" ".join(name.split()), ", ".join(group.keywords[:KEYWORDS_PER_NAME]), f"group {number}")
+        names.append(next(candidate for candidate in candidates if candidate and not is_none(candidate)))
+    return deduplicate_names(names, [group.keywords for group in groups])
+
+
+def deduplicate_names(names: Sequence[str], words: Sequence[Sequence[str]], used_names: Sequence[str] = ()) -> list[str]:
+    """Make equal names distinct, ignoring case.
+
+    Args:
+        names: k names.
+        words: Keywords of each group, k lists.
+        used_names: Names of other groups.
+
+    Returns:
+        k names that differ from each other and from the used names. The first of several equal names stays; each later one gets
+        its first keyword that makes it distinct, or else a number.
+    """
+    folded_names = {name.casefold() for name in used_names}
+    distinct_names: list[str] = []
+    for name, keywords in zip(names, words, strict=True):
+        longer_names = (f"{name}, {word}" for word in keywords if word not in WORD.findall(name.lower()))
+        numbered_names = (f"{name} {number}" for number in range(2, len(folded_names) + 3))
+        distinct_names.append(
+            next(each for each in (name, *longer_names, *numbered_names) if each.casefold() not in folded_names)
+        )
+        folded_names.add(distinct_names[-1].casefold())
+    return distinct_names
+
+
+def deduplicate_group_names(results: Sequence[Result]) -> list[Result]:
+    """Make the group names of several groupings distinct.
+
+    Args:
+        results: The groupings.
+
+    Returns:
+        The groupings with distinct names; groupings whose names do not change are returned as they are.
+    """
+    used_names: list[str] = []
+    renamed_results = []
+    for result in results:
+        names = deduplicate_names(result.names, result.keywords, used_names)
+        renamed_results.append(result if names == result.names else replace(result, titles=names))
+        used_names += names
+    return renamed_results

@@ -1,0 +1,1 @@
+"""Partition of vectors into groups: methods, number of groups, stability."""

@@ -1,0 +1,1 @@
+"""Comparison of questions and their wordings."""

@@ -1,0 +1,1 @@
+"""Saved groups: files, edits, assignment of new texts."""

@@ -1,0 +1,65 @@
+"""The changes that a reader of the report saves (changes.json): groups merged and renamed, numbered from 1 as on the page."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inbedder.arguments import check_integer
+from inbedder.errors import InputError, format_value
+from inbedder.grouping.provenance import NO_INSTRUCTION
+from inbedder.grouping.report.views import resolve_question
+
+if TYPE_CHECKING:
+    from inbedder.grouping.stored.saving import Grouping
+
+
+def apply_changes(grouping: Grouping, path: str | os.PathLike[str]) -> None:
+    """Apply the changes of a file to a saved grouping.
+
+    Args:
+        grouping: The grouping that the report shows; it is changed in place. Save it only if no error is raised.
+        path: A file with "question", "merge" (sets of groups) and "rename" (new names by group).
+
+    Raises:
+        InputError: If the file cannot be read, is of another question, or names groups that are not there.
+    """
+    content = _read_changes(path)
+    instruction = grouping.provenance.instruction
+    questions = instruction if isinstance(instruction, list) else [NO_INSTRUCTION if instruction is None else instruction]
+    if content["question"] not in [resolve_question(question) for question in questions]:
+        raise InputError(
+            f"The changes are of {format_value(content['question'])}, but the groups are of {format_value(grouping.question)}."
+        )
+    count = len(grouping.groups)
+    names = {check_integer("group", int(number), 1, count) - 1: name for number, name in content["rename"].items()}
+    sets = [sorted({check_integer("group", number, 1, count) - 1 for number in numbers}) for numbers in content["merge"]]
+    if len({number for numbers in sets for number in numbers}) < sum(map(len, sets)):
+        raise InputError("A group is merged twice. Save the changes of the page again.")
+    new_names = [next((names[number] for number in numbers if number in names), None) for numbers in sets]
+    in_sets = {number for numbers in sets for number in numbers}
+    grouping.rename({number: name for number, name in names.items() if number not in in_sets})
+    positions = list(range(count))  # of the groups that are left, their number on the page
+    for numbers, name in zip(sets, new_names, strict=True):
+        grouping.merge([positions.index(number) for number in numbers], name)
+        positions = [number for number in positions if number not in numbers[1:]]
+
+
+def _read_changes(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read and check a file of changes."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{format_value(str(path))} cannot be read as changes ({' '.join(str(error).split())[:200]})."
+        ) from error
+    kinds = {"question": str, "merge": list, "rename": dict}
+    if not isinstance(content, dict) or any(not isinstance(content.get(name), kind) for name, kind in kinds.items()):
+        raise InputError(f"{format_value(str(path))} holds no changes. Save them with the button of the page.")
+    if not all(isinstance(numbers, list) and numbers for numbers in content["merge"]) or not all(
+        map(str.isdecimal, content["rename"])
+    ):
+        raise InputError(f"{format_value(str(path))} holds damaged changes. Save them with the button of the page again.")
+    return content
