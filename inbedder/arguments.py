@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from inbedder.errors import InputError, ModelError, format_value
-from inbedder.user_paths import expand_name
+from inbedder.runtime.user_paths import expand_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -216,7 +216,7 @@ def check_vectors(name: str, values: Any, texts: Sequence[str]) -> NDArray[Any]:
     """
     import numpy as np
 
-    from inbedder.vectors import MIN_NORM, as_float_vectors
+    from inbedder.vectors.vectors import MIN_NORM, as_float_vectors
 
     try:
         vectors: NDArray[Any] = np.asanyarray(values)

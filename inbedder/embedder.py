@@ -29,7 +29,7 @@ from inbedder.errors import InputError
 from inbedder.options import Options, Reencoding, Sampling, make_signature
 from inbedder.prompting.templates import PromptTemplate, check_strings, check_texts, resolve_instruction, skip_blank
 from inbedder.vector_spec import VectorSpec
-from inbedder.vectors import Vectors, concatenate_vectors, normalize_vectors, similarity
+from inbedder.vectors.vectors import Vectors, concatenate_vectors, normalize_vectors, similarity
 
 Instruction = str | Sequence[str] | None
 
@@ -218,7 +218,7 @@ class InBedder:
             batch_size: Maximum number of texts in one pass.
             normalize_embeddings: Scale vectors to length 1. Bundled models always do.
             truncate_dim: Number of leading numbers to keep, cut before vectors are normalised; None takes the model's option.
-            precision: "float32", "int8", "uint8", "binary" or "ubinary"; ``inbedder.precision.quantize_vectors`` explains them.
+            precision: "float32", "int8", "uint8", "binary" or "ubinary" (see ``precision.quantize_vectors``).
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
             filter_words: Words whose hidden states are left out of an answer's mean (paper, section 4.3).
             **kwargs: Keywords of sentence-transformers: ``sentences``, ``prompt`` and ``prompt_name`` (instructions),

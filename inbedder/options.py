@@ -27,7 +27,7 @@ from inbedder.arguments import (
     check_top_p,
 )
 from inbedder.errors import InputError, ModelError, format_names, format_value
-from inbedder.pooling import describe_poolings
+from inbedder.vectors.pooling import describe_poolings
 
 if TYPE_CHECKING:
     from inbedder.prompting.templates import PromptTemplate

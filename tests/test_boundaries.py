@@ -17,7 +17,7 @@ from inbedder import Grouping, InBedder, cluster
 from inbedder.cli import app
 from inbedder.errors import InbedderError, InputError
 from inbedder.options import EncodingOptions, ModelOptions, Reencoding, get_option_info
-from inbedder.vectors import concatenate_vectors, normalize_vectors
+from inbedder.vectors.vectors import concatenate_vectors, normalize_vectors
 from tests.conftest import assert_close
 
 QUESTION = "What animals do they love?"

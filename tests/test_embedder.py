@@ -9,8 +9,8 @@ from inbedder import InBedder
 from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.errors import InputError, ModelError, TemplateError
 from inbedder.options import Reencoding
-from inbedder.precision import PRECISIONS, quantize_vectors
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.precision import PRECISIONS, quantize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 from tests.conftest import TEXTS, assert_close
 
 

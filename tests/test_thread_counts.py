@@ -5,8 +5,8 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from inbedder import threads
-from inbedder.threads import MIN_ROWS_FOR_THREADS, count_threads, limit_threads, map_side_by_side
+from inbedder.runtime import threads
+from inbedder.runtime.threads import MIN_ROWS_FOR_THREADS, count_threads, limit_threads, map_side_by_side
 
 
 @pytest.fixture

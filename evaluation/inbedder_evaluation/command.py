@@ -22,7 +22,7 @@ from inbedder.cli.shared_options import (
     print_text_columns,
 )
 from inbedder.cli.timing_option import with_timings
-from inbedder.timings import time_stage
+from inbedder.runtime.timings import time_stage
 
 DataPath = Annotated[Path | None, typer.Option(help="Table with two label columns or of C-STS, or a folder of known sets.")]
 Instructions = Annotated[

@@ -18,7 +18,7 @@ from inbedder.io.files import hash_file
 from inbedder.models.bundled import resolve_name
 from inbedder.options import NO_SECOND_MODEL
 from inbedder.prompting.templates import PromptTemplate
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 from inbedder_evaluation.instructor_prompts import to_instructor_prompt
 from inbedder_evaluation.tasks.task import Similarity, fingerprint
 

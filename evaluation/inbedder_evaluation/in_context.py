@@ -27,7 +27,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, ModelError
 from inbedder.io.tables import read_rows
 from inbedder.prompting.templates import read_prompts
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 from inbedder_evaluation.embedders import Embedder, make_embedders, make_mteb_embedders
 from inbedder_evaluation.results import Cell, format_aligned, load_cells, make_table, save_cells
 from inbedder_evaluation.runner import center_vectors, describe_run

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.vectors import Vectors, compute_row_cosines, normalize_vectors
+from inbedder.vectors.vectors import Vectors, compute_row_cosines, normalize_vectors
 
 
 def triplet_success(anchors: Vectors, closer: Vectors, farther: Vectors) -> float:

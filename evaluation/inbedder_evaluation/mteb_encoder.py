@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mteb.types import PromptType
     from torch.utils.data import DataLoader
 
-    from inbedder.vectors import Vectors
+    from inbedder.vectors.vectors import Vectors
 
 
 class MtebEncoder(AbsEncoder):

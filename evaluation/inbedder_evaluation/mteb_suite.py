@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
     from torch.utils.data import DataLoader
 
-    from inbedder.vectors import Vectors
+    from inbedder.vectors.vectors import Vectors
 
 BENCHMARK = "MTEB(eng, v1)"
 """mteb's name of the 56 sets, which fixes the splits and languages."""

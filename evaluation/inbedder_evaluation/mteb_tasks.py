@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mteb.abstasks import AbsTask, AbsTaskClusteringLegacy
 
-from inbedder.vectors import compute_row_cosines
+from inbedder.vectors.vectors import compute_row_cosines
 from inbedder_evaluation.metrics import pearson, spearman, triplet_success
 from inbedder_evaluation.mteb_encoder import make_loader, make_metadata
 from inbedder_evaluation.tasks.sets import find_set
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from datasets import Dataset
 
-    from inbedder.vectors import Vectors
+    from inbedder.vectors.vectors import Vectors
     from inbedder_evaluation.tasks.task import Rows
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from inbedder.errors import InputError
 from inbedder.io.files import atomic_write
-from inbedder.vectors import check_finite
+from inbedder.vectors.vectors import check_finite
 from inbedder_evaluation.embedders import Embedder
 from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS
 from inbedder_evaluation.tasks.task import Task

@@ -16,7 +16,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from inbedder.errors import InputError, ModelError
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 from inbedder_evaluation.embedders import Embedder
 from inbedder_evaluation.item_results import Outcomes, compute_interval, load_outcomes, save_outcomes
 from inbedder_evaluation.results import Cell, load_cells, save_cells

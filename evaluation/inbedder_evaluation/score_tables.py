@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean
 
 from inbedder.errors import InputError
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 from inbedder_evaluation.embedders import Embedder
 from inbedder_evaluation.results import Cell
 from inbedder_evaluation.runner import run

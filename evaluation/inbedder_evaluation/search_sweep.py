@@ -24,7 +24,7 @@ from inbedder.io.files import atomic_write
 from inbedder.prompting.templates import GENERIC_INSTRUCTION
 from inbedder.search.model_vectors import encode_generic, encode_instructed
 from inbedder.search.ranking import mix_scores
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 from inbedder_evaluation.figures import draw_lines
 from inbedder_evaluation.runner import format_command
 from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus, load_corpus

@@ -9,7 +9,7 @@ from typing import Any
 from inbedder.backbones.protocol import needs_decoding
 from inbedder.embedder import InBedder
 from inbedder.options import NO_SECOND_MODEL, Reencoding
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 from inbedder_evaluation.embedders import Embedder, make_embedders, use_training_prompts
 from inbedder_evaluation.tasks.instruction_detail import make_gibberish
 from inbedder_evaluation.tasks.task import fingerprint

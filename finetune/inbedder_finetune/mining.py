@@ -28,8 +28,8 @@ from tqdm import tqdm
 from inbedder.errors import InbedderError, InputError
 from inbedder.io.files import atomic_write, check_target
 from inbedder.options import BASE_NAME
-from inbedder.user_paths import expand_path
-from inbedder.vectors import normalize_vectors
+from inbedder.runtime.user_paths import expand_path
+from inbedder.vectors.vectors import normalize_vectors
 from inbedder_finetune.sources import read_records
 
 MAX_NEIGHBOURS = 32

@@ -8,7 +8,7 @@ from functools import cache
 
 import yaml
 
-from inbedder.package_data import find_data_folder
+from inbedder.runtime.package_data import find_data_folder
 
 QUESTIONS_FOLDER = find_data_folder("inbedder_finetune", "questions")
 

@@ -11,8 +11,8 @@ import yaml
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from inbedder.errors import RecipeError
-from inbedder.package_data import find_data_folder
-from inbedder.user_paths import expand_name, expand_path
+from inbedder.runtime.package_data import find_data_folder
+from inbedder.runtime.user_paths import expand_name, expand_path
 from inbedder_finetune.questions import read_questions
 
 if TYPE_CHECKING:

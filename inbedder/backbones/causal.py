@@ -39,9 +39,9 @@ from inbedder.backbones.transformer import (
 )
 from inbedder.backbones.weights import LoadedModel
 from inbedder.options import ModelOptions, Sampling
-from inbedder.pooling import list_poolings, mask_generated, mask_positions, masked_mean
 from inbedder.prompting.batching import pad
 from inbedder.prompting.tokenization import PromptTokens
+from inbedder.vectors.pooling import list_poolings, mask_generated, mask_positions, masked_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

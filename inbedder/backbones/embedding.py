@@ -43,10 +43,10 @@ from inbedder.backbones.transformer import capture_layer, check_layer, find_posi
 from inbedder.backbones.weights import LoadedModel, ResolvedModel
 from inbedder.errors import InputError, ModelError
 from inbedder.options import ModelOptions, Sampling
-from inbedder.pooling import POOLINGS, list_poolings, weighted_mean
 from inbedder.prompting.batching import pad
 from inbedder.prompting.templates import get_template, list_template_names
 from inbedder.prompting.tokenization import PromptTokens, count_special_edges
+from inbedder.vectors.pooling import POOLINGS, list_poolings, weighted_mean
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase

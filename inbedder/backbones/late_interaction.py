@@ -34,8 +34,8 @@ from inbedder.backbones.packed_row import PackedBatch, Padded, pack, split_promp
 from inbedder.backbones.transformer import capture_layer, check_layer, get_body, get_pad_id
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
-from inbedder.pooling import masked_mean
 from inbedder.prompting.batching import pad
+from inbedder.vectors.pooling import masked_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

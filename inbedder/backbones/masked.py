@@ -32,10 +32,10 @@ from inbedder.backbones.transformer import (
 )
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
-from inbedder.pooling import list_poolings, masked_mean
 from inbedder.prompting.batching import pad
 from inbedder.prompting.tokenization import PromptTokens
 from inbedder.prompting.words import SPACELESS, find_scripts
+from inbedder.vectors.pooling import list_poolings, masked_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -27,9 +27,9 @@ from inbedder.backbones.transformer import check_layer
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.io.files import atomic_write
 from inbedder.options import Sampling
-from inbedder.pooling import masked_mean
 from inbedder.prompting.tokenization import PromptTokens
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
+from inbedder.vectors.pooling import masked_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

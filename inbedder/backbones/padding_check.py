@@ -16,9 +16,9 @@ from torch import Tensor
 
 from inbedder.errors import ModelError, format_value
 from inbedder.options import Sampling
-from inbedder.pooling import POOLINGS
 from inbedder.prompting.templates import get_template
 from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
+from inbedder.vectors.pooling import POOLINGS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

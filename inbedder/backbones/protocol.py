@@ -13,8 +13,8 @@ from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
-from inbedder.pooling import POOLINGS, parse_pooling
 from inbedder.prompting.tokenization import PromptTokens
+from inbedder.vectors.pooling import POOLINGS, parse_pooling
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase

@@ -26,7 +26,7 @@ from inbedder.errors import InputError, ModelError, format_value
 from inbedder.io.files import atomic_folder
 from inbedder.models.bundled import resolve_name
 from inbedder.models.checksums import CHECKSUMS, write_checksums
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 
 _SKIPPED_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack", ".ot", ".gguf", ".onnx")
 """Weights in other formats, and the states of trainings, are not copied."""

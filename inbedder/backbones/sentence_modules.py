@@ -38,7 +38,7 @@ from inbedder.backbones.hub import MODULES_FILE, find_model_file, make_load_erro
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.errors import ModelError
 from inbedder.io.files import is_inside
-from inbedder.pooling import POOLINGS, list_poolings
+from inbedder.vectors.pooling import POOLINGS, list_poolings
 
 logger = logging.getLogger(__name__)
 

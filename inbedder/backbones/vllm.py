@@ -38,8 +38,8 @@ from inbedder.backbones.transformer import check_layer, get_pad_id, list_special
 from inbedder.backbones.weights import ResolvedModel, choose_dtype, resolve_device
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.options import ModelOptions, Sampling
-from inbedder.pooling import list_poolings, mask_generated, mask_positions, masked_mean
 from inbedder.prompting.tokenization import PromptTokens
+from inbedder.vectors.pooling import list_poolings, mask_generated, mask_positions, masked_mean
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

@@ -34,7 +34,7 @@ from inbedder.backbones.tokenizer_checks import check_config, check_tokenizer
 from inbedder.errors import InputError, ModelError, format_value
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
-from inbedder.transformers_output import silence_transformers
+from inbedder.runtime.transformers_output import silence_transformers
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase

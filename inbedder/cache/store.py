@@ -37,7 +37,7 @@ from inbedder.cache.database import (
 )
 from inbedder.cache.size_limit import Usage, make_room, measure_usage, parse_size, shrink, store_limit
 from inbedder.errors import InputError, format_value
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from inbedder.classification.categories import Category
     from inbedder.grouping.partition.partition import Labels
-    from inbedder.vectors import Vectors
+    from inbedder.vectors.vectors import Vectors
 
 NO_CATEGORY = "none of these"
 """Name of the category of texts that fit none."""

@@ -8,7 +8,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from inbedder.grouping.partition.partition import Labels
-    from inbedder.vectors import Vectors
+    from inbedder.vectors.vectors import Vectors
 
 DEFAULT_TEMPERATURE = 0.07
 """Temperature without labelled rows; the probabilities then only order the categories."""

@@ -25,7 +25,7 @@ from inbedder.grouping.temperature import fit_temperature
 from inbedder.io.cell_values import is_blank
 from inbedder.io.column_types import format_number
 from inbedder.prompting.templates import check_texts
-from inbedder.vectors import Vectors, normalize_vectors, similarity
+from inbedder.vectors.vectors import Vectors, normalize_vectors, similarity
 
 MIN_CALIBRATION_ROWS = 20
 """Minimum number of labelled rows to fit a temperature."""

@@ -33,7 +33,7 @@ from inbedder.cli.shared_options import (
 from inbedder.cli.timing_option import with_timings
 from inbedder.grouping.cluster_options import PANEL as GROUPS
 from inbedder.grouping.cluster_options import ClusterOptions
-from inbedder.timings import time_stage
+from inbedder.runtime.timings import time_stage
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder

@@ -21,7 +21,7 @@ def demo(
     model: Model = "mini",
 ) -> None:
     """Group 400 bundled reviews by two questions."""
-    from inbedder.package_data import find_data_folder
+    from inbedder.runtime.package_data import find_data_folder
 
     check_output(output, (".html",))
     cluster(

@@ -95,7 +95,7 @@ def _embed_guided(
 ) -> int:
     """Embed all texts at once, which the map from generic vectors needs, and write the vectors."""
     rows, strings = (list(column) for column in zip(*texts, strict=True))
-    from inbedder.precision import quantize_vectors
+    from inbedder.vectors.precision import quantize_vectors
 
     vectors = quantize_vectors(embed_guided(embedder, strings, [instruction], sample, batch_size)[0], precision)
     writer.add(rows, strings, vectors)

@@ -20,7 +20,7 @@ from inbedder.cli.shared_options import (
     print_message,
     print_result,
 )
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 
 if TYPE_CHECKING:
     from inbedder.grouping.stored.saving import Grouping

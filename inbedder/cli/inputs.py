@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from inbedder.cli.light_imports import skip_unused_imports
 from inbedder.cli.shared_options import print_message, print_text_columns
-from inbedder.timings import time_stage
+from inbedder.runtime.timings import time_stage
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder

@@ -25,7 +25,7 @@ from inbedder.cli.shared_options import (
     with_expanded_paths,
 )
 from inbedder.cli.timing_option import with_timings
-from inbedder.timings import time_stage
+from inbedder.runtime.timings import time_stage
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from inbedder.errors import InbedderError
-from inbedder.precision import check_precision
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
+from inbedder.vectors.precision import check_precision
 
 INPUT, OUTPUT, ANSWERS, SPEED, JOBS = "Input", "Output", "Answers", "Speed", "Jobs with Ray"
 """Panels of options in --help; options without a panel come first."""

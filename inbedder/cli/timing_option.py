@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from inbedder.cli.shared_options import SPEED, print_message
-from inbedder.timings import TIMINGS, Timings
+from inbedder.runtime.timings import TIMINGS, Timings
 
 TimingsFlag = Annotated[bool, typer.Option("--timings", help="Print where the time went.", rich_help_panel=SPEED)]
 

@@ -22,7 +22,7 @@ from inbedder.errors import InputError, ModelError, RecipeError
 from inbedder.io.files import atomic_write
 from inbedder.options import ModelOptions
 from inbedder.prompting.templates import check_strings
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase

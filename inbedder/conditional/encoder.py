@@ -26,9 +26,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from inbedder.conditional.config import NUM_MASKS, Encoding
-from inbedder.pooling import masked_mean
 from inbedder.prompting.templates import get_template
 from inbedder.prompting.tokenization import PromptTokenizer
+from inbedder.vectors.pooling import masked_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

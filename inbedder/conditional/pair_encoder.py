@@ -32,10 +32,10 @@ from inbedder.conditional.config import (
     write_json,
 )
 from inbedder.errors import InputError, ModelError, TextCutWarning
-from inbedder.pooling import masked_mean
 from inbedder.prompting.batching import get_token_budget, pad, split_into_batches
 from inbedder.prompting.tokenization import clean_text
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
+from inbedder.vectors.pooling import masked_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -32,9 +32,9 @@ from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCu
 from inbedder.io.files import is_same_file
 from inbedder.models.install import ADAPTERS
 from inbedder.options import Options
-from inbedder.precision import check_precision
 from inbedder.prompting.templates import resolve_instruction
-from inbedder.user_paths import expand_name, expand_path
+from inbedder.runtime.user_paths import expand_name, expand_path
+from inbedder.vectors.precision import check_precision
 
 SPARE_CPUS = 2
 """CPUs for reading, splitting and writing, in addition to one per worker."""

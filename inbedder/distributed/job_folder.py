@@ -30,7 +30,7 @@ from inbedder.io.locks import LOCK_FILE, lock_folder
 from inbedder.io.tables import READABLE_TYPES, find_columns, stream_rows
 from inbedder.io.temporaries import is_temporary, remove_leftovers
 from inbedder.prompting.tokenization import clean_text
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 from inbedder.vector_spec import VectorSpec
 
 JOB_FILE, SPEC_FILE, FAILED_FILE, FAILED_FOLDER = "_job.json", "_spec.json", "_failed.jsonl", "_failed"

@@ -34,8 +34,8 @@ from inbedder.io.columns import explain_missing_text
 from inbedder.io.files import atomic_write
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
-from inbedder.precision import PRECISIONS
 from inbedder.prompting.tokenization import clean_text
+from inbedder.vectors.precision import PRECISIONS
 
 READ_BATCH_ROWS = 1024
 """Rows that the reader emits at once."""

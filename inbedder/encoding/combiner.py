@@ -18,7 +18,7 @@ from inbedder.encoding.language_scope import check_language_once
 from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.protocols import Encoder
 from inbedder.options import EncodingOptions
-from inbedder.vectors import MIN_RELATIVE_SUM, Vectors, add_vectors, check_finite, concatenate_vectors
+from inbedder.vectors.vectors import MIN_RELATIVE_SUM, Vectors, add_vectors, check_finite, concatenate_vectors
 
 MAX_CACHED_QUESTIONS = 1024
 """Maximum number of questions whose own vector is cached."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from inbedder.arguments import check_integer, check_seed
 from inbedder.errors import InputError
-from inbedder.vectors import AnnotatedArray, Vectors, compute_row_cosines
+from inbedder.vectors.vectors import AnnotatedArray, Vectors, compute_row_cosines
 
 logger = logging.getLogger(__name__)
 

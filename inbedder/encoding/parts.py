@@ -34,7 +34,7 @@ from inbedder.options import NO_SECOND_MODEL, ModelOptions, Options
 from inbedder.prompting.templates import DefaultInstructions, PromptTemplate, choose_default_instructions, resolve_instruction
 from inbedder.prompting.tokenization import PromptTokenizer
 from inbedder.vector_spec import VectorSpec
-from inbedder.vectors import MIN_RELATIVE_COARSE_SUM, MIN_RELATIVE_SUM
+from inbedder.vectors.vectors import MIN_RELATIVE_COARSE_SUM, MIN_RELATIVE_SUM
 
 REPLACEABLE_MODEL_OPTIONS = {"cache", "cache_size", "text_memory"}
 """Fields of ``ModelOptions`` that can change without loading the weights again."""

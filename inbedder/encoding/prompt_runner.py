@@ -31,10 +31,10 @@ from inbedder.errors import InputError, TextCutWarning
 from inbedder.options import TRUNCATION_SIDES, EncodingOptions, Sampling
 from inbedder.prompting.batching import TOKEN_BUDGET, get_token_budget, split_into_batches
 from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
-from inbedder.threads import map_side_by_side
-from inbedder.timings import time_items
+from inbedder.runtime.threads import map_side_by_side
+from inbedder.runtime.timings import time_items
 from inbedder.vector_spec import VectorSpec
-from inbedder.vectors import Vectors, pack_vector, unpack_vector
+from inbedder.vectors.vectors import Vectors, pack_vector, unpack_vector
 
 logger = logging.getLogger(__name__)
 

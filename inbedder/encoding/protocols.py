@@ -10,7 +10,7 @@ import torch
 from inbedder.options import Options
 from inbedder.prompting.templates import DefaultInstructions, PromptTemplate
 from inbedder.vector_spec import VectorSpec
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -27,8 +27,8 @@ from inbedder.cache.store import Store, hash_entry
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.bundled import resolve_name
 from inbedder.models.checksums import FileState, get_digest, get_file_state
-from inbedder.transformers_output import silence_transformers
-from inbedder.vectors import AnnotatedArray, Vectors, pack_vector, unpack_vector
+from inbedder.runtime.transformers_output import silence_transformers
+from inbedder.vectors.vectors import AnnotatedArray, Vectors, pack_vector, unpack_vector
 
 logger = logging.getLogger(__name__)
 

@@ -32,10 +32,10 @@ from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
 from inbedder.io.files import atomic_folder
-from inbedder.pooling import POOLINGS
 from inbedder.prompting.templates import read_prompts, resolve_instruction
 from inbedder.prompting.tokenization import count_special_edges
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
+from inbedder.vectors.pooling import POOLINGS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -16,8 +16,8 @@ from inbedder.backbones.transformer import select_distinct_words
 from inbedder.encoding.default_options import check_truncate_dim
 from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.reencode import ReencodedVectors, check_encoder, reencode
-from inbedder.precision import check_precision
-from inbedder.vectors import VectorFormat, Vectors
+from inbedder.vectors.precision import check_precision
+from inbedder.vectors.vectors import VectorFormat, Vectors
 
 if TYPE_CHECKING:
     from inbedder.encoding.parts import Parts

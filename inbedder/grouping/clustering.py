@@ -10,7 +10,7 @@ from inbedder.encoding.language_scope import check_language_once
 from inbedder.grouping.cluster_options import ClusterOptions, make_cluster_signature
 from inbedder.grouping.make_groups import make_groups
 from inbedder.grouping.result import ClusterResult
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

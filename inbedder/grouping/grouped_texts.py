@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from inbedder.grouping.partition.partition import Labels
     from inbedder.grouping.provenance import Provenance
     from inbedder.grouping.stored.edits import Split
-    from inbedder.vectors import Vectors
+    from inbedder.vectors.vectors import Vectors
 
 LEFT_OUT = "fits no group"
 """Name of the group of texts that ``hdbscan`` leaves out, or that give no answer."""

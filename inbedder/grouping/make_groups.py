@@ -24,8 +24,8 @@ from inbedder.grouping.partition.partition import Labels, Partition, group, make
 from inbedder.grouping.partition.stability import measure_stability
 from inbedder.grouping.provenance import Provenance
 from inbedder.prompting.templates import check_texts
-from inbedder.threads import limit_threads
-from inbedder.vectors import Vectors
+from inbedder.runtime.threads import limit_threads
+from inbedder.vectors.vectors import Vectors
 
 ANSWERED_TEXTS_PER_GROUP = 20
 """Central texts of each group that are answered if the vectors come from ``encode_guided``."""

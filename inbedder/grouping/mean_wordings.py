@@ -12,7 +12,7 @@ import numpy as np
 
 from inbedder.errors import InputError, format_value
 from inbedder.prompting.templates import check_strings
-from inbedder.vectors import Vectors, compute_row_cosines, normalize_vectors
+from inbedder.vectors.vectors import Vectors, compute_row_cosines, normalize_vectors
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder

@@ -20,7 +20,7 @@ from inbedder.errors import InputError, format_value
 from inbedder.grouping.phrase_names import name_by_phrases
 
 if TYPE_CHECKING:
-    from inbedder.vectors import Vectors
+    from inbedder.vectors.vectors import Vectors
 
 KEYWORDS_PER_NAME = 3
 MIN_FITTING_SHARE = 0.5

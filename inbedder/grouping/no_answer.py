@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from inbedder.grouping.partition.partition import Labels
 from inbedder.grouping.phrase_names import compute_stem, split_line
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 EMPTY_LINES = ("Oh.", "Oh no.", "Yes.", "No.", "OK.", "Hm.", "Well.", "Right.", "Really?", "What?", "I see.", "Thank you.")
 """Lines that say nothing about a topic."""

@@ -13,7 +13,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, TextCutWarning, format_value
 from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.vector_spec import VectorSpec
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 Instruction = str | list[str] | None
 """One question, its several wordings, or none."""

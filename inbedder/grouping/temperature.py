@@ -12,7 +12,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from inbedder.grouping.partition.partition import Labels
-    from inbedder.vectors import Vectors
+    from inbedder.vectors.vectors import Vectors
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.005, 2.0
 

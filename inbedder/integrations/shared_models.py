@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from inbedder.embedder import InBedder
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 
 
 def load_shared(model: str | os.PathLike[str] | InBedder, cache: str | os.PathLike[str] | None = None) -> InBedder:

@@ -24,7 +24,7 @@ from inbedder.grouping.temperature import compute_probabilities
 from inbedder.integrations.shared_models import load_shared
 from inbedder.io.cell_values import is_blank
 from inbedder.prompting.templates import check_strings
-from inbedder.vectors import Vectors, normalize_vectors, similarity
+from inbedder.vectors.vectors import Vectors, normalize_vectors, similarity
 
 
 class InstructedVectorizer(TransformerMixin, BaseEstimator):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from inbedder.errors import InputError, format_value
 from inbedder.io.temporaries import hold_temporary
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 
 FILE_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 """Kinds of outputs that are not regular files; all others are sockets."""

@@ -24,7 +24,7 @@ from inbedder.io.headers import Header
 from inbedder.io.parquet_rows import read_parquet
 from inbedder.io.spreadsheets import read_sheet
 from inbedder.io.text_lines import MAX_LINE_CHARACTERS, iterate_lines, read_whole
-from inbedder.user_paths import expand_name
+from inbedder.runtime.user_paths import expand_name
 
 DELIMITER_LINE = re.compile(r'"?sep=(.)"?\r?\n?')
 """A first line of a .csv that sets the delimiter for spreadsheets."""

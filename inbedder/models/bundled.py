@@ -20,7 +20,7 @@ from inbedder.models.checksums import get_digest
 from inbedder.models.gguf import get_converted_folder
 from inbedder.models.install import ADAPTERS, find_bundled_folder, find_installed_folder, find_required_folder
 from inbedder.options import BASE_NAME
-from inbedder.user_paths import expand_name
+from inbedder.runtime.user_paths import expand_name
 
 DESCRIPTIONS = {
     "mini": "22M masked LM, 384 dimensions: fast, ships with the package (extra inbedder[mini])",

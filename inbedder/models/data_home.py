@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 
 
 def get_home_folder() -> Path:

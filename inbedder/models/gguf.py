@@ -19,7 +19,7 @@ from typing import Any
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.converted import MANIFEST, check_converted, write_converted
 from inbedder.models.data_home import get_home_folder
-from inbedder.transformers_output import silence_gguf_bar, silence_transformers
+from inbedder.runtime.transformers_output import silence_gguf_bar, silence_transformers
 
 MAX_TIED_DIFFERENCE = 0.15
 """Maximum mean difference of two word matrices that are one, relative to the mean size of their numbers.

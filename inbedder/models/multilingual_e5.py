@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import ModelError
-from inbedder.transformers_output import silence_transformers
+from inbedder.runtime.transformers_output import silence_transformers
 
 MAGIC = b"E5S1"
 BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from inbedder.errors import InputError, ModelError
 from inbedder.io.files import hash_file
-from inbedder.transformers_output import silence_hub
+from inbedder.runtime.transformers_output import silence_hub
 
 Write = Callable[[Path, Path], None]
 """Writes the weights of a file (first argument) as the files of a folder (second argument)."""

@@ -19,7 +19,7 @@ import yaml
 
 from inbedder.arguments import check_list
 from inbedder.errors import InputError, TemplateError
-from inbedder.package_data import find_data_folder
+from inbedder.runtime.package_data import find_data_folder
 
 PROMPTS_FOLDER = find_data_folder("inbedder", "prompts")
 DEFAULT_TEMPLATE = "inbedder"

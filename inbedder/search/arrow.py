@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from inbedder.search.index_rows import GENERIC, ID, TEXT, Rows, to_typed_array
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 
 
 def build_schema(rows: Rows, dimension: int) -> Any:

@@ -17,14 +17,14 @@ from inbedder.embedder import InBedder
 from inbedder.encoding.guided import encode_guided
 from inbedder.errors import InputError, format_names
 from inbedder.prompting.templates import resolve_instruction
+from inbedder.runtime.user_paths import expand_path
 from inbedder.search.arrow import build_schema, build_table, to_list_array, to_matrix
 from inbedder.search.index_rows import GENERIC, ID, TEXT, Data, Rows, read_rows, to_typed_array
 from inbedder.search.lance_engine import import_lancedb, lock, translate_engine_errors
 from inbedder.search.query import search_rows
 from inbedder.search.sql_filter import check_filter
 from inbedder.search.storage import BUILT_KEY, CACHE_FOLDER, VERSION_RETENTION, Storage
-from inbedder.user_paths import expand_path
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InputError
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.search.index_rows import INSTRUCTED
-from inbedder.vectors import Vectors, compute_row_cosines, normalize_vectors
+from inbedder.vectors.vectors import Vectors, compute_row_cosines, normalize_vectors
 
 ADVICE = "Pass the model that it was built with, or build a new index."
 

@@ -15,7 +15,7 @@ from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import TEXT
 from inbedder.search.ranking import find_candidates, mix_scores
 from inbedder.search.storage import Storage
-from inbedder.vectors import compute_row_cosines
+from inbedder.vectors.vectors import compute_row_cosines
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,7 +22,7 @@ from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import GENERIC, TEXT
 from inbedder.search.lance_engine import import_lancedb, translate_engine_errors
 from inbedder.search.storage import Storage
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 
 REFINE_FACTOR = 2
 """Multiple of the candidates whose exact distance an approximate index computes."""

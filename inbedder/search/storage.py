@@ -20,9 +20,9 @@ from typing import Any
 from inbedder.errors import InputError, format_value
 from inbedder.io.locks import LOCK_FILE
 from inbedder.io.temporaries import is_temporary
+from inbedder.runtime.user_paths import expand_path
 from inbedder.search.index_rows import GENERIC, ID, INSTRUCTED, TEXT
 from inbedder.search.lance_engine import connect, import_lancedb, translate_engine_errors
-from inbedder.user_paths import expand_path
 from inbedder.vector_spec import VectorSpec
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from inbedder.backbones.protocol import Backbone
 from inbedder.options import Sampling
 from inbedder.prompting.batching import CPU_TOKEN_BUDGET
 from inbedder.prompting.tokenization import PromptTokens
-from inbedder.threads import limit_threads_of_pass
+from inbedder.runtime.threads import limit_threads_of_pass
 
 
 class QueueClosedError(Exception):

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from inbedder.cancellation import check_cancelled
 from inbedder.classification.categories import Category, parse_categories
 from inbedder.classification.category_scores import DEFAULT_TEMPERATURE, choose_categories
 from inbedder.classification.classifier import add_examples
 from inbedder.errors import InputError
 from inbedder.grouping.temperature import compute_probabilities
+from inbedder.runtime.cancellation import check_cancelled
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import ServedModel
 from inbedder.server.request_body import BoundedRoute
 from inbedder.server.routes import PROBLEMS, check_answer_size, find_model, to_json
 from inbedder.server.schemas import Categories, ClassifyRequest
-from inbedder.vectors import similarity
+from inbedder.vectors.vectors import similarity
 
 router = APIRouter(route_class=BoundedRoute, responses=PROBLEMS)
 SCORE_BYTES = 100

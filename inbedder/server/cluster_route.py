@@ -17,7 +17,7 @@ from inbedder.server.model_service import ServedModel
 from inbedder.server.request_body import BoundedRoute
 from inbedder.server.routes import PROBLEMS, find_model, to_json
 from inbedder.server.schemas import ClustersRequest, Groupings
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 
 router = APIRouter(route_class=BoundedRoute, responses=PROBLEMS)
 

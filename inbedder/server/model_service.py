@@ -14,18 +14,18 @@ import anyio
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 
-from inbedder.cancellation import CANCELLATION_CHECK, check_cancelled
 from inbedder.embedder import InBedder
 from inbedder.encoding.language_scope import check_language_once
 from inbedder.errors import InputError, ModelError, TemplateError
 from inbedder.prompting.batching import get_token_budget
 from inbedder.prompting.templates import resolve_instruction, skip_blank
 from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
+from inbedder.runtime.cancellation import CANCELLATION_CHECK, check_cancelled
 from inbedder.server.batch_queue import TICKET, BatchQueue, QueueClosedError, QueuedBackbone, Ticket
 from inbedder.server.http_errors import CLIENT_CLOSED_REQUEST, RefusalError
 from inbedder.server.prometheus import Metrics
 from inbedder.server.settings import Settings
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 
 Instruction = str | Sequence[str] | None
 TEXTS_PER_CHECK = 128

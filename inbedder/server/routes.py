@@ -13,8 +13,8 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from inbedder.cache.store import hash_entry
-from inbedder.cancellation import check_cancelled
 from inbedder.prompting.templates import read_prompts
+from inbedder.runtime.cancellation import check_cancelled
 from inbedder.server.answer_writer import hold_answer_bytes
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import Instruction, ServedModel
@@ -31,7 +31,7 @@ from inbedder.server.schemas import (
     RerankRequest,
     TextDocument,
 )
-from inbedder.vectors import Vectors, similarity
+from inbedder.vectors.vectors import Vectors, similarity
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": description}

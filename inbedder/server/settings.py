@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, Setting
 
 from inbedder.errors import InputError, format_names, format_value
 from inbedder.options import get_option_info, list_options
-from inbedder.user_paths import expand_name, expand_path
+from inbedder.runtime.user_paths import expand_name, expand_path
 
 MODEL_OPTIONS: dict[str, Any] = {
     option.name: (get_option_info(option).kind | None, None)

@@ -37,7 +37,7 @@ from inbedder.search.arrow import build_schema, build_table, to_list_array, to_m
 from inbedder.search.index_rows import Rows
 from inbedder.search.ranking import find_candidates
 from inbedder.search.storage import Storage
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "What does the customer talk about?"

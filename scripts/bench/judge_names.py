@@ -28,7 +28,7 @@ from inbedder.grouping.namers import NAMERS
 from inbedder.grouping.partition.stability import describe_stability
 from inbedder.io.files import atomic_write
 from inbedder.io.tables import read_table
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 from inbedder_evaluation.tasks.corpus import load_corpus
 
 ROOT = Path(__file__).resolve().parents[2]

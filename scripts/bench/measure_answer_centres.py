@@ -21,7 +21,7 @@ from sklearn.metrics import v_measure_score
 
 from inbedder import InBedder
 from inbedder.grouping.partition.group_distances import find_nearest_centres
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 LIMIT, ROUNDS, REPLACEMENTS = 1000, 3, 4
 

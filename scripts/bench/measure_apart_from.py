@@ -21,7 +21,7 @@ from inbedder import InBedder, cluster, crosstab
 from inbedder.cli.demo import QUESTIONS
 from inbedder.io.files import atomic_write
 from inbedder.io.tables import read_table
-from inbedder.package_data import find_data_folder
+from inbedder.runtime.package_data import find_data_folder
 from inbedder_evaluation.tasks.corpus import load_corpus
 
 ROWS, SEEDS = 1000, 3

@@ -27,7 +27,7 @@ from inbedder import InBedder, classify
 from inbedder.classification.category_scores import find_min_score
 from inbedder.io.files import atomic_write
 from inbedder.io.tables import read_rows
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 
 LIMIT, EXAMPLES, MIN_ROWS = 1000, 5, 10
 """Rows per set, examples per category, and rows that a category has at least."""

@@ -24,7 +24,7 @@ from sklearn.metrics import adjusted_rand_score, davies_bouldin_score, pairwise_
 from inbedder import InBedder
 from inbedder.grouping.partition.group_distances import find_nearest_centres
 from inbedder.grouping.partition.number_of_groups import CANDIDATE_NUMBERS, CLEAR_SILHOUETTE, choose_number
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 LIMIT, PAIRS_OF_HALVES, ALIKE, MOST_BEFORE = 1000, 5, 0.02, 12
 MIN_COMMON_SHARE = 0.02

@@ -23,7 +23,7 @@ from sklearn.metrics import roc_auc_score, v_measure_score
 
 from inbedder import Grouping, InBedder, cluster
 from inbedder.grouping.partition.partition import group
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 
 LIMIT, SEEDS, HELD_OUT, FEWEST_ROWS, MOST_GROUPS, WITHIN = 1000, 3, 3, 20, 50, 3.0
 Rows = NDArray[np.intp]

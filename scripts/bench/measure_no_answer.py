@@ -24,7 +24,7 @@ from inbedder.grouping.no_answer import REFERENCE_LINES, find_unanswered
 from inbedder.grouping.phrase_names import split_line
 from inbedder.io.files import atomic_write
 from inbedder.io.tables import read_rows
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 
 LIMIT = 1000
 Texts = tuple[list[str], list[str]]

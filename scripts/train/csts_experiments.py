@@ -33,7 +33,7 @@ from inbedder.io.outputs import write_records
 from inbedder.io.tables import read_rows
 from inbedder.models.bundled import BASE_NAME
 from inbedder.prompting.templates import read_prompts
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 from inbedder_evaluation.embedders import Embedder, make_embedders, make_mteb_embedders
 from inbedder_evaluation.figures import draw_lines
 from inbedder_evaluation.results import Cell, format_markdown, load_cells, make_table, save_cells

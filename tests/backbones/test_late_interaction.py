@@ -17,7 +17,7 @@ from inbedder.backbones.late_interaction import (
 from inbedder.backbones.shared_prefix import explain_not_shared
 from inbedder.encoding.sentence_transformers_export import MODEL_FOLDER
 from inbedder.errors import ModelError
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 from tests.conftest import INSTRUCTIONS, TEXTS, assert_close
 
 QUESTIONS = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]

@@ -6,7 +6,7 @@ from inbedder import InBedder, classify
 from inbedder.classification.category_groups import make_category_groups
 from inbedder.classification.classifier import add_examples
 from inbedder.errors import InputError
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 from tests.conftest import TEXTS
 
 QUESTION = "What?"

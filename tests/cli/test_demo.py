@@ -7,7 +7,7 @@ import pytest
 
 from inbedder import cli
 from inbedder.cli.demo import QUESTIONS
-from inbedder.package_data import find_data_folder
+from inbedder.runtime.package_data import find_data_folder
 
 ROOT = Path(__file__).parents[2]
 REVIEWS = find_data_folder("inbedder", "demo_texts") / "reviews.csv"

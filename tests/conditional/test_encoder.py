@@ -13,7 +13,7 @@ from inbedder.conditional.config import Encoding, Pooler, load_parts
 from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, ModelError, TextCutWarning
-from inbedder.vectors import compute_row_cosines
+from inbedder.vectors.vectors import compute_row_cosines
 
 FIRST = ["I love cats", "The delivery was late and the box was crushed", "I love dogs"]
 SECOND = ["I love dogs", "the lamp inside still works fine", "Do they love cats?"]

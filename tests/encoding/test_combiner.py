@@ -8,7 +8,7 @@ from inbedder import InBedder
 from inbedder.cache.store import hash_entry
 from inbedder.errors import InputError, ModelError
 from inbedder.prompting.templates import DefaultInstructions, choose_default_instructions, get_template
-from inbedder.vectors import concatenate_vectors, normalize_vectors
+from inbedder.vectors.vectors import concatenate_vectors, normalize_vectors
 from tests.conftest import assert_close
 
 QUERY = "Represent the question for retrieving supporting documents:"

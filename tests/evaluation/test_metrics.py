@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import v_measure_score
 
-from inbedder.vectors import compute_row_cosines
+from inbedder.vectors.vectors import compute_row_cosines
 from inbedder_evaluation.metrics import fleiss_kappa, harmonic_mean, spearman, triplet_success, v_measure
 
 RNG = np.random.default_rng(0)

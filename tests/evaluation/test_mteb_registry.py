@@ -7,7 +7,7 @@ import pytest
 
 import inbedder_evaluation.mteb_registry as registry
 from inbedder import InBedder
-from inbedder.vectors import compute_row_cosines
+from inbedder.vectors.vectors import compute_row_cosines
 
 
 def test_the_bundled_models_are_known_by_name():

@@ -4,7 +4,7 @@ import pytest
 from inbedder import InBedder, cluster
 from inbedder.errors import InputError
 from inbedder.grouping.mean_wordings import average_wordings, encode_wordings
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 
 TEXTS = [f"text number {i} of {i % 5}" for i in range(20)]
 WORDINGS = ["What is it?", "Which thing is meant?", "Name the thing."]

@@ -12,7 +12,7 @@ EXAMPLE = """
 title: Example
 models: {a/b: causal, c/d: masked}
 parts:
-  - {part: Section 2, content: poolings, state: run here, files: [inbedder/pooling.py]}
+  - {part: Section 2, content: poolings, state: run here, files: [inbedder/vectors/pooling.py]}
   - part: Table 1
     content: two models
     state: ready
@@ -83,6 +83,6 @@ def test_unknown_words_of_a_list_are_refused(example, old, new):
 
 def test_the_page_names_recipes_and_programs(example):
     assert run_paper.make_page_rows("example")[1:] == [
-        ["Section 2", "poolings", "run here", "", "[pooling.py](../inbedder/pooling.py)"],
+        ["Section 2", "poolings", "run here", "", "[pooling.py](../inbedder/vectors/pooling.py)"],
         ["Table 1", "two models", "ready", "recipe `opt-1.3b`, `-c`", "[Never run](../here)."],
     ]

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from inbedder.server.batch_queue import TICKET, BatchQueue, QueueClosedError, Ticket
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 from tests.conftest import INSTRUCTIONS
 from tests.server.conftest import ChangedBackbone
 

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 
 TEXTS = ["I love cats", "I love dogs"]
 QUESTION = "What animals do they love?"

@@ -13,7 +13,7 @@ from inbedder.server.cluster_route import _build_groupings
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.routes import _answer_texts
 from inbedder.server.schemas import AnswersRequest, ClustersRequest
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 
 TEXTS = ["I love cats", "I love dogs", "The delivery was late", "It came late", "cats and dogs", "late again"]
 QUESTIONS = ["What animals do they love?", "@topic"]

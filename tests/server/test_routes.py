@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.cancellation import CANCELLATION_CHECK
+from inbedder.runtime.cancellation import CANCELLATION_CHECK
 from inbedder.server import routes
 from inbedder.server.routes import to_json
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 
 TEXTS = ["I love cats", "I love dogs", "The delivery was late"]
 QUESTION = "What animals do they love?"

@@ -12,7 +12,7 @@ from inbedder.conditional.rated_rows import COLUMNS
 from inbedder.errors import InputError
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 from inbedder_evaluation.tasks.conditional_sts import load_instruct_stsb, read_csts
 from inbedder_evaluation.tasks.contrast_triplets import ContrastTriplets
 from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus, load_corpus, load_nyt, read_corpus

@@ -19,7 +19,7 @@ from inbedder.conditional.rated_rows import COLUMNS, read_rated_pairs
 from inbedder.errors import InputError
 from inbedder.io.tables import read_rows
 from inbedder.prompting.templates import read_prompts
-from inbedder.vectors import compute_row_cosines
+from inbedder.vectors.vectors import compute_row_cosines
 from inbedder_evaluation.item_results import Outcomes, number_names
 from inbedder_evaluation.metrics import pearson, spearman
 from inbedder_evaluation.tasks.sets import find_set

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from inbedder.io.tables import read_rows
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 from inbedder_evaluation.item_results import Outcomes
 from inbedder_evaluation.tasks.sets import find_set
 from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, read_instructions

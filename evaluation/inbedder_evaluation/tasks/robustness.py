@@ -26,7 +26,7 @@ from typing import Any
 
 from inbedder.errors import InputError
 from inbedder.prompting.templates import read_prompts
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 from inbedder_evaluation.metrics import v_measure
 from inbedder_evaluation.tasks.sets import find_set
 from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, add_protocol, fingerprint, read_hub

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from inbedder.errors import InputError
 from inbedder.io.tables import read_rows
-from inbedder.vectors import compute_row_cosines
+from inbedder.vectors.vectors import compute_row_cosines
 from inbedder_evaluation.item_results import Outcomes, number_names
 from inbedder_evaluation.tasks.sets import KnownSet, find_set
 from inbedder_evaluation.tasks.task import Encode, Rows, Scores, TaskInfo, fingerprint, read_hub, read_instructions

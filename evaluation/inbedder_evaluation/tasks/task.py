@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from inbedder.errors import InputError, MissingExtraError
-from inbedder.package_data import find_data_folder
 from inbedder.prompting.templates import read_prompts
-from inbedder.vectors import Vectors
+from inbedder.runtime.package_data import find_data_folder
+from inbedder.vectors.vectors import Vectors
 
 if TYPE_CHECKING:
     from inbedder_evaluation.item_results import Outcomes

@@ -14,7 +14,7 @@ import numpy as np
 
 from inbedder.errors import InputError
 from inbedder.io.tables import read_rows
-from inbedder.vectors import compute_row_cosines
+from inbedder.vectors.vectors import compute_row_cosines
 from inbedder_evaluation.item_results import Outcomes, number_names
 from inbedder_evaluation.metrics import pearson, spearman
 from inbedder_evaluation.tasks.sets import find_set

@@ -15,7 +15,7 @@ import numpy as np
 
 from inbedder.errors import InputError
 from inbedder.grouping.mean_wordings import average_wordings
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 from inbedder_evaluation.metrics import v_measure
 from inbedder_evaluation.tasks.robustness import LabelledTexts
 from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, add_protocol, fingerprint

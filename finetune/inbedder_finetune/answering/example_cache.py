@@ -19,7 +19,7 @@ import inbedder.prompting.templates
 import inbedder.prompting.tokenization
 import inbedder_finetune.answering.examples
 from inbedder.io.files import atomic_write
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 from inbedder_finetune.answering.examples import AnswerFormat
 from inbedder_finetune.answering.trainable_families import make_examples
 from inbedder_finetune.answering.training_row import Row

@@ -17,7 +17,7 @@ import numpy as np
 from inbedder.cache.store import Store
 from inbedder.io.files import atomic_write
 from inbedder.prompting.stopwords import load_stopwords
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 
 WORD = re.compile(r"[^\W\d_]{3,}")
 

@@ -13,7 +13,7 @@ from inbedder.backbones.late_interaction import add_gate, copy_body
 from inbedder.backbones.question_adapter import can_read_texts_apart
 from inbedder.backbones.weights import LoadedModel
 from inbedder.errors import RecipeError
-from inbedder.pooling import list_poolings
+from inbedder.vectors.pooling import list_poolings
 from inbedder_finetune.answering.answering_recipe import AnsweringRecipe
 from inbedder_finetune.answering.causal_pass import CausalPass
 from inbedder_finetune.answering.examples import (

@@ -10,7 +10,7 @@ from torch.utils.data import Sampler
 
 from inbedder.conditional.rated_rows import RatedPair, group_by_pair, is_ordered
 from inbedder.errors import InputError
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 from inbedder_finetune.synthetic.compose import WRITTEN_FOLDER
 
 

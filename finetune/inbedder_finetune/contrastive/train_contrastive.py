@@ -19,7 +19,7 @@ from inbedder.errors import RecipeError
 from inbedder.io.files import atomic_write
 from inbedder.models.bundled import resolve_name
 from inbedder.models.checksums import write_checksums
-from inbedder.transformers_output import silence_transformers
+from inbedder.runtime.transformers_output import silence_transformers
 from inbedder_finetune.answering.qa_rows import hold_out
 from inbedder_finetune.contrastive.contrastive_recipe import ContrastiveRecipe, parse_recipe
 from inbedder_finetune.contrastive.contrastive_trainer import make_trainer

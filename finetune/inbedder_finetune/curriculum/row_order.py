@@ -20,7 +20,7 @@ import numpy as np
 from inbedder.encoding.reencode import embed_sentences
 from inbedder.errors import InputError
 from inbedder.options import BASE_NAME
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 from inbedder_finetune.curriculum.task_tours import ANNEALING_STEPS, Floats, Tour, order_tasks
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from inbedder.package_data import find_data_folder
+from inbedder.runtime.package_data import find_data_folder
 from inbedder_finetune.synthetic.abstracts import compose_abstract
 from inbedder_finetune.synthetic.captions import compose_caption
 from inbedder_finetune.synthetic.captions import make_question as make_caption_question

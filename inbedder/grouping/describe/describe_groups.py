@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.grouping.namers import GroupContents, Namer
     from inbedder.grouping.partition.partition import Labels
-    from inbedder.vectors import Vectors
+    from inbedder.vectors.vectors import Vectors
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result", bound="GroupedTexts")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from inbedder.errors import InputError
 from inbedder.io.cell_values import is_blank
 from inbedder.prompting.words import find_stopwords, split_spaceless
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 
 if TYPE_CHECKING:
     from inbedder.grouping.partition.partition import Labels

@@ -12,7 +12,7 @@ from inbedder.errors import InputError, format_value
 from inbedder.grouping.describe.titles import TitleWriter
 from inbedder.grouping.namers import KEYWORDS_PER_NAME, NAMERS, WORD, GroupContents, Namer, check_namer
 from inbedder.prompting.words import is_none
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inbedder.grouping.partition.partition import group
-from inbedder.threads import limit_threads
+from inbedder.runtime.threads import limit_threads
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
-    from inbedder.vectors import Vectors
+    from inbedder.vectors.vectors import Vectors
 
 MIN_SAME, MIN_RELATED = 0.6, 0.2
 """Adjusted Rand index from which groups are nearly the same, and from which they are related."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from inbedder.grouping.provenance import NO_INSTRUCTION
-from inbedder.vectors import compute_row_cosines
+from inbedder.vectors.vectors import compute_row_cosines
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inbedder.cancellation import check_cancelled
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.runtime.cancellation import check_cancelled
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 CANDIDATE_NUMBERS = (*range(2, 13), 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
 MIN_MEAN_GROUP_ROWS = 10

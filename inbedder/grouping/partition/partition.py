@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.cancellation import check_cancelled
 from inbedder.errors import InputError
 from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.grouping.partition.number_of_groups import BLOCK_ROWS, Choice, choose_number, count_distinct_rows
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.runtime.cancellation import check_cancelled
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 Labels = NDArray[np.int64]
 MAX_FULL_ROWS = 50_000

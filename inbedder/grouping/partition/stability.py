@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.cancellation import check_cancelled
 from inbedder.grouping.partition.partition import Labels
-from inbedder.vectors import Vectors
+from inbedder.runtime.cancellation import check_cancelled
+from inbedder.vectors.vectors import Vectors
 
 MIN_STABLE, MAX_SHAKY = 0.75, 0.6
 """Minimum stability of a stable group, and the stability below which a group is shaky."""

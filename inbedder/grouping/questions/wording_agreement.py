@@ -21,7 +21,7 @@ from inbedder.grouping.mean_wordings import average_wordings, check_wordings
 from inbedder.grouping.partition.partition import Labels, group
 from inbedder.grouping.result import ClusterResult
 from inbedder.prompting.templates import check_texts
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 
 
 @dataclass(frozen=True, eq=False, repr=False)

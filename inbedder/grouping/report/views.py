@@ -17,7 +17,7 @@ from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.prompting.tokenization import clean_text
-from inbedder.threads import limit_threads
+from inbedder.runtime.threads import limit_threads
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts

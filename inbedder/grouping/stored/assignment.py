@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import import_extra
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 
 if TYPE_CHECKING:
     import pandas as pd

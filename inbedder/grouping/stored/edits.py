@@ -19,12 +19,12 @@ from inbedder.errors import InputError, format_value
 from inbedder.grouping.describe.describe_groups import GroupedRows, Result, collect_characteristics
 from inbedder.grouping.describe.loose_groups import is_mixed
 from inbedder.grouping.partition.group_distances import measure_member_distances
-from inbedder.vectors import normalize_vectors
+from inbedder.vectors.vectors import normalize_vectors
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.grouping.partition.partition import Labels
-    from inbedder.vectors import Vectors
+    from inbedder.vectors.vectors import Vectors
 
 
 @dataclass(frozen=True, eq=False)

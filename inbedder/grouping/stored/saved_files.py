@@ -26,7 +26,7 @@ from inbedder.errors import InputError, format_value
 from inbedder.io.files import atomic_write, hash_file, is_pipe
 from inbedder.io.locks import LOCK_FILE, lock_folder
 from inbedder.io.temporaries import is_temporary
-from inbedder.user_paths import expand_path
+from inbedder.runtime.user_paths import expand_path
 
 METADATA_FILE = "grouping.json"
 FORMAT_VERSION = 1

@@ -42,8 +42,8 @@ from inbedder.grouping.stored.saved_files import (
 )
 from inbedder.grouping.stored.stored_groups import EXAMPLES_PER_GROUP, Route, StoredGroup, count_answers, merge_stored_groups
 from inbedder.prompting.templates import check_strings, check_texts
-from inbedder.user_paths import expand_path
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.runtime.user_paths import expand_path
+from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 ARRAYS = ("centres", "labels", "distances", "removed")
 """Names of the saved arrays."""

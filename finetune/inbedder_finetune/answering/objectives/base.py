@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from inbedder.vectors import Vectors
+from inbedder.vectors.vectors import Vectors
 from inbedder_finetune.recipe import PositiveFloat, PositiveInt, Section
 from inbedder_finetune.sources import Source
 

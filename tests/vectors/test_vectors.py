@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from inbedder import InBedder
 from inbedder.errors import InputError
-from inbedder.vectors import VectorFormat, add_vectors, compute_row_cosines, normalize_vectors, similarity
+from inbedder.vectors.vectors import VectorFormat, add_vectors, compute_row_cosines, normalize_vectors, similarity
 from tests.conftest import blobs
 
 DTYPES = ["int8", "int16", "int32", "int64", "float16", "float32", "float64"]

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from inbedder.cancellation import CANCELLATION_CHECK, check_cancelled
 from inbedder.grouping.partition import partition as parts
 from inbedder.grouping.partition.number_of_groups import choose_number
 from inbedder.grouping.partition.partition import make_regrouping, partition
 from inbedder.grouping.partition.stability import measure_stability
+from inbedder.runtime.cancellation import CANCELLATION_CHECK, check_cancelled
 from tests.conftest import blobs
 
 

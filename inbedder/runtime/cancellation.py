@@ -13,7 +13,7 @@ def check_cancelled() -> None:
     """Call the check of this context, which raises an error to end the work.
 
     Example:
-        >>> from inbedder.cancellation import check_cancelled
+        >>> from inbedder.runtime.cancellation import check_cancelled
         >>> check_cancelled()  # no check is set, so nothing happens
     """
     check = CANCELLATION_CHECK.get()

@@ -17,7 +17,7 @@ def find_data_folder(package: str, name: str) -> Path:
         Path of the folder.
 
     Example:
-        >>> from inbedder.package_data import find_data_folder
+        >>> from inbedder.runtime.package_data import find_data_folder
         >>> find_data_folder("inbedder", "prompts").joinpath("templates.yaml").is_file()
         True
     """

@@ -10,7 +10,7 @@ from inbedder import Grouping, InBedder, cluster
 from inbedder.distributed.job_folder import scan_source
 from inbedder.errors import InputError, ModelError
 from inbedder.io.files import atomic_folder, atomic_write, check_target, is_same_file
-from inbedder.user_paths import expand_name, expand_path
+from inbedder.runtime.user_paths import expand_name, expand_path
 
 TEXTS = ["I love cats", "I love dogs", "The parcel is late", "The parcel is lost"]
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.precision import PRECISIONS, quantize_vectors
-from inbedder.vectors import similarity
+from inbedder.vectors.precision import PRECISIONS, quantize_vectors
+from inbedder.vectors.vectors import similarity
 from tests.conftest import blobs
 
 VECTORS = np.array([[0.3, -0.6, 0.0], [-2.0, 1.0, 0.5]])

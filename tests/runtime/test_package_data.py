@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from inbedder.package_data import find_data_folder
+from inbedder.runtime.package_data import find_data_folder
 
 
 @pytest.mark.parametrize("package", ["inbedder", "inbedder_finetune", "inbedder_evaluation"])

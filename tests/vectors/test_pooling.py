@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inbedder.errors import InputError
-from inbedder.pooling import keep_last_true, mask_generated, mask_positions, masked_mean, parse_pooling
+from inbedder.vectors.pooling import keep_last_true, mask_generated, mask_positions, masked_mean, parse_pooling
 
 HIDDEN = ["1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all"]
 LEFT = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]]).bool()

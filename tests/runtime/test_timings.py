@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from inbedder import timings
-from inbedder.timings import TIMINGS, Timings, time_items, time_stage
+from inbedder.runtime import timings
+from inbedder.runtime.timings import TIMINGS, Timings, time_items, time_stage
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def quantize_vectors(vectors: NDArray[Any], precision: str) -> NDArray[Any]:
 
     Example:
         >>> import numpy as np
-        >>> from inbedder.precision import quantize_vectors
+        >>> from inbedder.vectors.precision import quantize_vectors
         >>> quantize_vectors(np.array([[0.3, -0.6, 0.0]]), "int8").tolist()
         [[64, -127, 0]]
     """

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError, ModelError
-from inbedder.precision import quantize_vectors
+from inbedder.vectors.precision import quantize_vectors
 
 Vectors = NDArray[np.float32]
 V = TypeVar("V", bound=NDArray[np.float32])

@@ -16,7 +16,7 @@ def expand_path(path: str | os.PathLike[str]) -> Path:
         The path.
 
     Example:
-        >>> from inbedder.user_paths import expand_path
+        >>> from inbedder.runtime.user_paths import expand_path
         >>> expand_path("~/reviews.csv") == Path.home() / "reviews.csv"
         True
     """

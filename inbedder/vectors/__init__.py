@@ -1,0 +1,1 @@
+"""Vectors: arrays, poolings, precisions."""
