@@ -8,7 +8,7 @@ from inbedder.errors import InputError
 from inbedder.grouping.describe.explain import compute_mean_differences, find_central_texts, find_keywords, measure_agreement
 from tests.conftest import GOLDEN
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GOLDEN_KEYWORDS = json.loads((GOLDEN / "keywords.json").read_text(encoding="utf-8"))["runs"]
 LABELS = np.array([0, 0, 0, 1, 1])
 
