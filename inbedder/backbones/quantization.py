@@ -53,9 +53,9 @@ def check_quantized_layers(model: nn.Module, name: str) -> None:
     Raises:
         ModelError: If a layer fails.
     """
-    layers = {(layer.in_features, layer.out_features): layer for layer in model.modules() if _is_quantized(layer)}
+    layers: dict[Any, Any] = {(layer.in_features, layer.out_features): layer for layer in model.modules() if _is_quantized(layer)}
     for (width, outputs), layer in layers.items():
-        weight: Any = layer.weight
+        weight = layer.weight
         dtype = weight.quant_state.dtype if hasattr(weight, "quant_state") else torch.float16
         try:
             layer(torch.zeros(1, width, dtype=dtype, device=weight.device))
