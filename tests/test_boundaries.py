@@ -385,7 +385,7 @@ COMMANDS = ["embed", "answer", "cluster", "compare-wordings", "assign", "evaluat
 def test_every_command_has_the_same_options(command):
     group = typer.main.get_command(app)
     for name in command.split():
-        group = group.commands[name]
+        group = group.get_command(None, name)
     command_flags = {flag for parameter in group.params for flag in (*parameter.opts, *parameter.secondary_opts)}
     expected = {option.name for kind in (ModelOptions, EncodingOptions) for option in fields(kind)}
     expected -= {"model", "reencoding", *PYTHON_ONLY}

@@ -25,6 +25,7 @@ from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.onednn_linear import prepack
 from inbedder.backbones.padding_check import check_reading
 from inbedder.backbones.protocol import Backbone
+from inbedder.backbones.quantization import check_quantized_layers
 from inbedder.backbones.question_adapter import load_text_reader
 from inbedder.backbones.revision import record_revision
 from inbedder.backbones.seq2seq import build_seq2seq_backbone
@@ -176,6 +177,8 @@ def _load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
         return engine_backbone, resolved.settings
     is_sentence_model = options.backbone is None and _is_sentence_model(options.model, options.revision)
     loaded = load_model(replace(options, backbone="embedding") if is_sentence_model else options)
+    if options.quantization is not None:
+        check_quantized_layers(loaded.model, loaded.base)
     if not options.is_onnx:  # that graph is made from torch's own layers
         prepack(loaded.model)
         if loaded.text_reader is not None:

@@ -27,7 +27,7 @@ from inbedder.backbones.file_checks import (
 from inbedder.backbones.forks import limit_threads_after_fork
 from inbedder.backbones.hub import Settings, find_commit, find_model_file, make_load_error, read_settings
 from inbedder.backbones.pickled_weights import read_pickled_weights
-from inbedder.backbones.quantization import check_quantized_layers, make_quantization_config
+from inbedder.backbones.quantization import make_quantization_config
 from inbedder.backbones.revision import WeightFiles
 from inbedder.backbones.size_check import check_size
 from inbedder.backbones.tokenizer_checks import check_config, check_tokenizer
@@ -228,10 +228,7 @@ def load_weights(
         prepare(model, resolved)
     if adapter is not None:
         model = with_adapter(model, adapter, merge=options.quantization is None)
-    if options.quantization is None:
-        model = model.to(resolve_device(options.device))
-    else:
-        check_quantized_layers(model.eval(), resolved.base)
+    model = model.to(resolve_device(options.device)) if options.quantization is None else model
     untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
     origin = (resolved.settings, adapter, resolved.base, untrained, resolved.files)
     return LoadedModel(model.eval(), resolved.tokenizer, kind, *origin)

@@ -30,7 +30,7 @@ class TextColumn:
         """Wrap a column of texts."""
         self._column = column
 
-    def encode(self, instruction: str | None = None, model: str | InBedder = "tables", **options: Any) -> Any:
+    def encode(self, instruction: str | None = None, model: str | InBedder = "mini", **options: Any) -> Any:
         """Embed the texts.
 
         Args:
@@ -43,7 +43,7 @@ class TextColumn:
         """
         return pd.DataFrame(load_shared(model).encode(self._column, instruction, **options), index=self._column.index)
 
-    def answer(self, instruction: str, model: str | InBedder = "tables", **options: Any) -> Any:
+    def answer(self, instruction: str, model: str | InBedder = "mini", **options: Any) -> Any:
         """Answer the instruction for each text.
 
         Args:

@@ -116,7 +116,7 @@ def test_another_model_is_refused_and_names_both(folder, grouping_folder, monkey
         (("assign", "groups", "new.csv", "-o", "a.html"), 2, "give a file that ends in"),
         (("cluster", "new.csv", "-i", "What?", "--save", "."), 2, "holds other files but no grouping"),
         (("cluster", "new.csv", "-i", "A?", "-i", "B?", "--save", "groups"), 2, "does not hold the groups of 2"),
-        (("cluster", "new.csv", "-i", "What?", "--method", "umap"), 1, "Unknown method 'umap'"),
+        (("cluster", "new.csv", "-i", "What?", "--method", "umap"), 2, "Unknown method 'umap'"),
         (("cluster", "new.csv", "-i", "What?", "-k", "2", "--method", "hdbscan"), 1, "hdbscan finds the number of groups itself"),
     ],
 )

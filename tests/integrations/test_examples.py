@@ -66,8 +66,9 @@ def test_the_version_of_the_table_is_the_pinned_one(name, _install, tested):
 
 @pytest.mark.parametrize(("name", "install", "_tested"), ROWS, ids=[name for name, _, _ in ROWS])
 def test_the_install_line_of_the_table_exists(name, install, _tested):
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    if extras := re.fullmatch(r"inbedder\[(.+)\]", install):
+    folders = {"inbedder": ".", "inbedder-evaluation": "evaluation", "inbedder-finetune": "finetune"}
+    text = "".join((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8") for folder in folders.values())
+    if extras := re.fullmatch(r"inbedder[\w-]*\[(.+)\]", install):
         assert all(re.search(rf"^{extra} = \[", text, re.MULTILINE) for extra in extras[1].split(","))
     else:
         assert re.search(rf'"{re.escape(install)}[>=]', text), "the package is in no extra"

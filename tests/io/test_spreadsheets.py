@@ -207,7 +207,7 @@ def test_without_openpyxl_the_extra_is_named(tmp_path, monkeypatch):
     path = write_workbook(tmp_path / "t.xlsx", ["text"], ["a b"])
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     for function in (lambda: read_table(path), lambda: check_writable(tmp_path / "u.xlsx")):
-        with pytest.raises(MissingExtraError, match=r"pip install '\.\[mini\]' in the clone"):
+        with pytest.raises(MissingExtraError, match=r"pip install '\.\[tables\]' in the clone"):
             function()
 
 

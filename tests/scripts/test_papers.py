@@ -56,7 +56,7 @@ def parse(words):
         return
     command = typer.main.get_command(program)
     while hasattr(command, "commands"):
-        command, arguments = command.commands[arguments[0]], arguments[1:]
+        command, arguments = command.get_command(None, arguments[0]), arguments[1:]
     command.make_context("command", arguments)
 
 

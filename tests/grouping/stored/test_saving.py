@@ -351,7 +351,7 @@ def test_texts_from_a_pandas_column_keep_its_index(grouping):
 def test_new_groups_are_named_by_the_saved_namer(model, tmp_path, monkeypatch, namer):
     cluster(TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer=namer).save(tmp_path / "saved")
     grouping = Grouping.load(tmp_path / "saved", model)
-    assert grouping.provenance.namer == namer
+    assert grouping.provenance.options.namer == namer
     calls = []
 
     def record_call(assignment, of_model):
@@ -371,7 +371,7 @@ def test_a_custom_namer_leaves_new_groups_to_the_phrases(model, tmp_path):
         TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer=lambda groups: [f"g {i}" for i in range(len(groups))]
     )
     grouping = Grouping.of(result, model)
-    assert grouping.provenance.namer == "phrases"
+    assert grouping.provenance.options.namer == "phrases"
     grouping.update(TEXTS[:30], embeddings=make_unfitting_vectors(30))
     assert len(grouping.names) == 4 and grouping.names[3].strip()
 
