@@ -3,6 +3,7 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder.grouping import cluster_options
+from inbedder.grouping.partition import partition as parts
 from inbedder.grouping.partition.partition import group, make_regrouping, partition
 from inbedder.grouping.partition.stability import measure_stability
 from tests.conftest import blobs
