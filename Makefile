@@ -12,7 +12,7 @@ check:
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-cache && .venv/bin/mypy && .venv/bin/pydoclint -q inbedder finetune/inbedder_finetune evaluation/inbedder_evaluation && .venv/bin/python scripts/dev/list_names.py && .venv/bin/typos
 
 test:
-	scripts/test
+	scripts/test && scripts/test-slow
 
 docs:
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict

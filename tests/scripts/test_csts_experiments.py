@@ -40,6 +40,7 @@ def short(model):
     return [part for one in settings for part in ("--set", one)]
 
 
+@pytest.mark.slow
 def test_the_table_holds_baselines_encoders_and_ablations(make_model, rows, tmp_path):
     model = make_model("bert")
     options = ("--data", rows, "--model", model, "--baseline", "all-MiniLM-L6-v2", "--seeds", "2", *short(model))
@@ -63,6 +64,7 @@ def test_the_table_holds_baselines_encoders_and_ablations(make_model, rows, tmp_
     assert "| tri-encoder, trained |" in output and "±" in output
 
 
+@pytest.mark.slow
 def test_the_curve_ends_with_all_pairs_and_keeps_finished_cells(make_model, rows, tmp_path):
     options = ("curve", "-o", tmp_path / "c.json", "--data", rows, "--seeds", "2", *short(make_model("bert")))
     experiment(*options, "--size", "2")

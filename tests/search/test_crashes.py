@@ -20,6 +20,7 @@ KILLS = ROOT / "tests" / "faults" / "index_kills.py"
 LONG_ROWS = [{"text": f"Text number {number} " + "with many words " * 20} for number in range(400)]
 
 
+@pytest.mark.slow
 def test_kills_lose_no_committed_row_and_a_rerun_duplicates_none(tmp_path):
     run = subprocess.run(
         [sys.executable, KILLS, "--kills", "4", "-o", tmp_path / "kills.json"],
