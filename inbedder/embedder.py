@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -31,6 +31,11 @@ from inbedder.prompting.templates import PromptTemplate, check_strings, check_te
 from inbedder.vector_spec import VectorSpec
 from inbedder.vectors.vectors import Vectors, concatenate_vectors, normalize_vectors, similarity
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from inbedder.option_types import ChangeableKwargs, ModelKwargs, PoolingName
+
 Instruction = str | Sequence[str] | None
 
 
@@ -46,7 +51,7 @@ class InBedder:
 
     similarity = staticmethod(similarity)
 
-    def __init__(self, model: str | os.PathLike[str] = "mini", **options: Any) -> None:
+    def __init__(self, model: str | os.PathLike[str] = "mini", **options: Unpack[ModelKwargs]) -> None:
         """Load a model.
 
         Args:
@@ -76,7 +81,7 @@ class InBedder:
         model._set_parts(parts)
         return model
 
-    def replace(self, **options: Any) -> InBedder:
+    def replace(self, **options: Unpack[ChangeableKwargs]) -> InBedder:
         """Return a copy with other options, which shares the weights.
 
         Args:
@@ -97,7 +102,7 @@ class InBedder:
 
     def with_pooling(
         self,
-        pooling: str | None = None,
+        pooling: PoolingName | None = None,
         layer: int = -1,
         *,
         reencoding: Reencoding | None = None,

@@ -144,7 +144,7 @@ def precisions(
 ) -> None:
     """Compare the same weights in several precisions."""
     options = add_protocol_options(model_options, protocol)
-    settings = [{"backbone": "onnx"} if name == "int8" else {"dtype": name} for name in precision]
+    settings: list[dict[str, Any]] = [{"backbone": "onnx"} if name == "int8" else {"dtype": name} for name in precision]
     loaded = [InBedder(model, **options, **one) for one in settings]
     embedders = [replace(make_embedders(name)[0], name=f"{model}, {name.compute_dtype}") for name in loaded]
     cells = _measure(embedders, output, Data(data, hub, limit=limit, protocol=protocol), task)

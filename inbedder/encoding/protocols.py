@@ -13,7 +13,9 @@ from inbedder.vector_spec import VectorSpec
 from inbedder.vectors.vectors import Vectors
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
+
+    from inbedder.option_types import ChangeableKwargs
 
 
 class Encoder(Protocol):
@@ -57,7 +59,7 @@ class Encoder(Protocol):
     def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
         """Look up vectors in the cache by their keys."""
 
-    def replace(self, **options: Any) -> Self:
+    def replace(self, **options: Unpack[ChangeableKwargs]) -> Self:
         """Return a copy with other options, which shares the weights."""
 
     def with_parts(self, parts: Any) -> Self:

@@ -47,9 +47,7 @@ def run(monkeypatch, *arguments):
 
 def test_help_needs_no_torch():
     code = "import sys; sys.argv = ['inbedder', '--help']\nfrom inbedder import cli\ntry: cli.main()\nexcept SystemExit: pass\n"
-    code += (
-        "heavy = {'torch', 'transformers', 'numpy', 'sklearn', 'mteb', 'inbedder_evaluation.runner'} & set(sys.modules)\n"
-    )
+    code += "heavy = {'torch', 'transformers', 'numpy', 'sklearn', 'mteb', 'inbedder_evaluation.runner'} & set(sys.modules)\n"
     code += "assert not heavy, heavy"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

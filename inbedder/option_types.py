@@ -1,0 +1,56 @@
+"""Types of keyword arguments, for type checkers: the fields of ``inbedder.options`` under the names that callers write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from inbedder.options import Reencoding
+    from inbedder.prompting.templates import PromptTemplate
+
+PoolingName = Literal[
+    "1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all", "soft-gen", "re-enc",
+    "cls", "mean", "text-mean", "last-token", "weighted-mean",
+]  # fmt: skip
+"""A pooling; the authors' old names, such as "fst_gen_layer_32", are accepted when the program runs."""
+
+
+class ChangeableKwargs(TypedDict, total=False):
+    """The keyword arguments of ``InBedder.replace``: ``EncodingOptions``, and options of what is kept."""
+
+    pooling: PoolingName | None
+    layer: int
+    template: str | PromptTemplate | None
+    max_length: int
+    truncation_side: Literal["right", "left"]
+    max_new_tokens: int | None
+    mask_length: int | None
+    constrained_decoding: bool
+    min_confidence: float | None
+    max_batch_tokens: int | None
+    temperature: float
+    top_p: float
+    seed: int
+    reencoding: Reencoding | dict[str, Any] | None
+    filter_words: Sequence[str]
+    subtract_instruction: bool | None
+    beside: str | None
+    truncate_dim: int | None
+    normalize: bool | None
+    cache: str | os.PathLike[str] | None
+    cache_size: str | int | None
+    text_memory: str | int | None
+
+
+class ModelKwargs(ChangeableKwargs, total=False):
+    """The keyword arguments of ``InBedder`` besides the model."""
+
+    backbone: str | None
+    device: Any
+    dtype: Any
+    revision: str | None
+    base_revision: str | None
+    trust_remote_code: bool
+    quantization: str | None
