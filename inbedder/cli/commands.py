@@ -47,7 +47,7 @@ class CommandGroup(TyperGroup):
         return [*super().list_commands(ctx), *_find_entry_points()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command by its name; None if there is none."""
+        """Return the command of a name, or None for an unknown name."""
         if (command := super().get_command(ctx, cmd_name)) is not None:
             return command
         if (entry_point := _find_entry_points().get(cmd_name)) is not None:
