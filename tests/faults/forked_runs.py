@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,8 +29,6 @@ PRELOADED = [
     ),
 ]
 ATTEMPTS = 12
-UNNOTICED = 0.3
-"""Share of a run that is left after a signal when it cannot have come in the last moments, after the work."""
 PATIENCE = 300.0
 """Seconds after which a run is taken for stuck."""
 
@@ -44,8 +43,8 @@ class Done:
     """From its first moment."""
     output: str
     """What it printed."""
-    was_running: bool = False
-    """Whether a signal was sent while it ran."""
+    was_working: bool = False
+    """Whether a signal was sent before its work had ended."""
 
 
 def run_inbedder(arguments: list[str], log_path: str, ready_end: Any, most_bytes: int | None) -> None:
@@ -54,7 +53,7 @@ def run_inbedder(arguments: list[str], log_path: str, ready_end: Any, most_bytes
     Args:
         arguments: Of the command line.
         said: File of what it prints.
-        ready: Told when it begins.
+        ready_end: Told when it begins, and the time at which its work ended: a busy machine may report both late.
         most_bytes: Largest file that it may write; None for any.
     """
     os.chdir(ROOT)
@@ -75,6 +74,7 @@ def run_inbedder(arguments: list[str], log_path: str, ready_end: Any, most_bytes
         main()
     except SystemExit as stop:
         code = stop.code or 0
+    ready_end.send(time.monotonic())
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     sys.stdout.flush()
@@ -122,7 +122,7 @@ def end_one(fault: Fault, signal_sent: int, seconds: float, attempt: Callable[[f
         if run.code != 0:
             fault.note(f"{signal.Signals(signal_sent).name} after {moment:.3f} of {seconds:.3f} s")
             return run
-        if run.was_running and run.seconds - moment > UNNOTICED * run.seconds:
+        if run.was_working:
             raise Lost(
                 f"{signal.Signals(signal_sent).name} after {moment:.3f} of {run.seconds:.3f} s had no effect: {run.output[-300:]}"
             )

@@ -6,6 +6,7 @@ as a user does. A moment is drawn between the start of the command and its end a
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import shutil
@@ -102,21 +103,23 @@ class Kills:
         process.start()
         writing.close()
         reading.recv_bytes()
-        started, was_running = time.monotonic(), False
+        started, sent_at = time.monotonic(), None
         if kill is not None:
             process.join(kill[1])
             if process.exitcode is None and process.pid is not None:
                 with suppress(ProcessLookupError):  # it has just ended
+                    sent_at = time.monotonic()
                     os.kill(process.pid, kill[0])
-                    was_running = True
         process.join(PATIENCE)
         seconds, code = time.monotonic() - started, process.exitcode
         if code is None:
             process.kill()
             process.join()
-        return Done(
-            code, seconds, log_path.read_text(encoding="utf-8", errors="replace") if log_path.exists() else "", was_running
-        )
+        ended_at = math.inf
+        with suppress(EOFError):  # the signal ended it
+            ended_at = reading.recv() if reading.poll() else math.inf
+        output = log_path.read_text(encoding="utf-8", errors="replace") if log_path.exists() else ""
+        return Done(code, seconds, output, was_working=sent_at is not None and sent_at < ended_at)
 
     def undisturbed(self, name: str) -> tuple[Path, float]:
         """Folder and seconds of a run that nobody kills, made once."""
@@ -218,7 +221,7 @@ class Kills:
         Returns:
             How it ended.
         """
-        was_running = False
+        was_working = False
         with log_path.open("wb") as file:
             process = subprocess.Popen([sys.executable, "-m", "inbedder", *arguments], cwd=ROOT, stdout=file, stderr=file)
             while process.poll() is None and not catches(process.pid, signal.SIGTERM):
@@ -227,13 +230,13 @@ class Kills:
             if kill is not None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(kill[1])
-                was_running = process.poll() is None
+                was_working = process.poll() is None
                 process.send_signal(kill[0])
             code, seconds = process.wait(PATIENCE), time.monotonic() - started
         words = log_path.read_text(encoding="utf-8")
         if kill is not None and words.rstrip().endswith("numbers.") and code in (0, -kill[0]):
             return Done(0, min(kill[1], seconds), words)  # all was written, and the interpreter was ending
-        return Done(code, seconds, words, was_running)
+        return Done(code, seconds, words, was_working)
 
     def kill_fresh(self, fault: Fault) -> None:
         """End a process that was begun as a user does, while it imports, loads or works."""

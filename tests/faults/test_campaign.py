@@ -148,13 +148,13 @@ def test_a_run_that_ignores_the_signal_is_lost(faults, tmp_path):
     def faster_and_faster(moment):
         moments.append(moment)
         remaining = next(speeds, None)
-        return runs.Done(0, remaining, "") if remaining else runs.Done(143, moment, "", was_running=True)
+        return runs.Done(0, remaining, "") if remaining else runs.Done(143, moment, "", was_working=True)
 
     assert runs.end_one(fault, 15, 2.0, faster_and_faster).code == 143
     assert moments == sorted(moments, reverse=True)
     assert len(moments) == 4
     with pytest.raises(faults.Lost, match="had no effect"):
-        runs.end_one(fault, 15, 1.0, lambda moment: runs.Done(0, moment + 5.0, "", was_running=True))
+        runs.end_one(fault, 15, 1.0, lambda moment: runs.Done(0, moment + 5.0, "", was_working=True))
     with pytest.raises(faults.NotPossible):
         runs.end_one(fault, 15, 1.0, lambda moment: runs.Done(0, moment / 2, ""))
 
