@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Let a teacher, a decoder with a chat template, write training rows: short answers to open questions about texts without labels.
 
-python scripts/train/write_rows.py --teacher MODEL --data FOLDER -o rows.jsonl [--texts 1000] [--minutes 30]
+python scripts/train/write_rows.py --teacher MODEL --data FOLDER -o rows.jsonl [--texts 1000] [--minutes 30] [--pairs]
 
 Each text is asked ``KINDS_PER_TEXT`` of the questions in ``finetune/questions/open.yaml``. A row is kept if its answer
 
@@ -9,6 +9,9 @@ Each text is asked ``KINDS_PER_TEXT`` of the questions in ``finetune/questions/o
 2. is likely under a second wording (``MIN_AGREEMENT``),
 3. is "none", or becomes likely by the text: its first token is ``MIN_LIFT`` times as likely as for an empty text, and
 4. shares no word with the answer to another question about the text, unless it is the topic.
+
+With ``--pairs`` the teacher writes the question itself, which two near texts answer differently. Both answers must pass
+rules 1 to 3, say more than "none", and share no word.
 
 Rows are appended after each batch, and a rerun continues after the last text of the file. Look at 200 rows before training.
 """
@@ -34,6 +37,7 @@ import yaml
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
+from inbedder import InBedder
 from inbedder.models.bundled import resolve_name
 from inbedder.prompting.batching import pad
 from inbedder_finetune.questions import read_questions
@@ -48,6 +52,9 @@ MAX_ANSWER_WORDS = 5
 MIN_PROBABILITY = 0.5
 MIN_AGREEMENT = 0.35
 MIN_LIFT = 2.0
+MAX_QUESTION_TOKENS = 20
+MAX_SIMILARITY = 0.95
+"""Cosine above which two texts say the same."""
 NO_ANSWER = "none"
 
 
@@ -123,6 +130,23 @@ class Teacher:
             lift = math.exp(min(log - float(self._get_prior(wording)[ids[0]]), 50)) if ids else 0.0
             results.append(Answer(text if len(text.split()) <= MAX_ANSWER_WORDS else "", probability, agreement, lift))
         return [results[start : start + count] for start in range(0, len(results), count)]
+
+    @torch.inference_mode()
+    def write_questions(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
+        """Write a question for each pair of texts, which the two answer differently."""
+        settings, prompts = SETTINGS["pairs"], []
+        opening = [{"role": "system", "content": settings["system"]}]
+        for example in settings["examples"]:
+            opening.append({"role": "user", "content": settings["prompt"].format(*example["texts"])})
+            opening.append({"role": "assistant", "content": example["question"]})
+        for pair in pairs:
+            content = settings["prompt"].format(*(" ".join(text.split()) for text in pair))
+            messages = [*opening, {"role": "user", "content": content}]
+            prompts.append(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        inputs = self.tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
+        ids = self.model.generate(**inputs, max_new_tokens=MAX_QUESTION_TOKENS, do_sample=False)
+        replies = self.tokenizer.batch_decode(ids[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+        return [reply.strip().splitlines()[0] if reply.strip() else "" for reply in replies]
 
     @torch.inference_mode()
     def _read_texts(self, texts: Sequence[str]) -> tuple[DynamicCache, Tensor]:
@@ -239,27 +263,61 @@ def select_rows(names: Sequence[str], answers: Sequence[Answer]) -> list[bool]:
     ]
 
 
+def find_pairs(entries: Sequence[tuple[str, str, str]]) -> list[list[tuple[str, str, str]]]:
+    """Find pairs of near texts, each text in one pair at most."""
+    vectors = np.asarray(InBedder("mini").encode([text for text, *_ in entries]))
+    similarities = vectors @ vectors.T
+    similarities[similarities > MAX_SIMILARITY] = -1
+    pairs, remaining = [], set(range(len(entries)))
+    for first, second in zip(*np.unravel_index(np.argsort(-similarities, axis=None), similarities.shape), strict=True):
+        if first < second and {first, second} <= remaining:
+            pairs.append([entries[first], entries[second]])
+            remaining -= {first, second}
+    return pairs
+
+
+def iterate_answers(
+    teacher: Teacher, batch: Sequence[Sequence[tuple[str, str, str]]], options: argparse.Namespace
+) -> Iterator[tuple[tuple[str, str, str], list[str], list[Answer], list[bool]]]:
+    """Iterate over the texts of a batch, each with its questions, their answers, and which of these all rules keep."""
+    entries = [entry for group in batch for entry in group]
+    texts = [text for text, *_ in entries]
+    if options.pairs:
+        written = teacher.write_questions([(first[0], second[0]) for first, second in batch])
+        answers = [row[0] for row in teacher.answer(texts, [[(each, f"Tell me: {each}")] for each in written for _ in range(2)])]
+        for number, question in enumerate(written):
+            places = range(2 * number, 2 * number + 2)
+            words = [set(answers[place].text.lower().split()) for place in places]
+            is_kept = all(answers[place].is_likely() and answers[place].text != NO_ANSWER for place in places)
+            is_kept = is_kept and question.endswith("?") and not words[0] & words[1]
+            for place in places:
+                yield entries[place], [question], [answers[place]], [is_kept]
+        return
+    questions = [choose_questions(text, family, options.seed) for text, _, family in entries]
+    wordings = [[pair for _, pair in text_questions] for text_questions in questions]
+    for entry, text_questions, text_answers in zip(entries, questions, teacher.answer(texts, wordings), strict=True):
+        names = [name for name, _ in text_questions]
+        yield entry, names, text_answers, select_rows(names, text_answers)
+
+
 def write_rows(options: argparse.Namespace) -> None:
     """Write the rows of all texts that the file does not have yet."""
     texts = [entry for entry, _ in zip(iterate_texts(options.data, options.seed), range(options.texts), strict=False)]
+    groups = find_pairs(texts) if options.pairs else [[entry] for entry in texts]
     lines = options.out.read_text(encoding="utf-8").splitlines() if options.out.exists() else []
     finished_texts = {json.loads(line)["input"] for line in lines}
-    remaining = sorted((entry for entry in texts if entry[0] not in finished_texts), key=lambda entry: len(entry[0]))
-    batches = [remaining[start : start + TEXTS_PER_BATCH] for start in range(0, len(remaining), TEXTS_PER_BATCH)]
+    remaining = sorted((group for group in groups if group[0][0] not in finished_texts), key=lambda group: len(group[0][0]))
+    size = TEXTS_PER_BATCH // (2 if options.pairs else 1)
+    batches = [remaining[start : start + size] for start in range(0, len(remaining), size)]
     random.Random(options.seed).shuffle(batches)
     teacher, started, num_asked, num_kept = Teacher(options.teacher), time.monotonic(), 0, 0
     with options.out.open("a", encoding="utf-8") as file:
         for number, batch in enumerate(batches, 1):
-            questions = [choose_questions(text, family, options.seed) for text, _, family in batch]
-            wordings = [[pair for _, pair in text_questions] for text_questions in questions]
-            answers = teacher.answer([text for text, *_ in batch], wordings)
-            for (text, source, _), text_questions, text_answers in zip(batch, questions, answers, strict=True):
-                names = [name for name, _ in text_questions]
-                is_kept = select_rows(names, text_answers)
-                num_asked, num_kept = num_asked + len(names), num_kept + sum(is_kept)
-                for name, answer, keep in zip(names, text_answers, is_kept, strict=True):
+            for (text, source, _), instructions, answers, is_kept in iterate_answers(teacher, batch, options):
+                num_asked, num_kept = num_asked + len(instructions), num_kept + sum(is_kept)
+                for instruction, answer, keep in zip(instructions, answers, is_kept, strict=True):
                     if keep:
-                        row: dict[str, Any] = {"input": text, "instruction": name, "output": answer.text, "source": source}
+                        row: dict[str, Any] = {"input": text, "instruction": instruction, "output": answer.text, "source": source}
                         file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()
             minutes = (time.monotonic() - started) / 60
@@ -278,6 +336,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, required=True, help="the rows (.jsonl)")
     parser.add_argument("--texts", type=int, default=1000, help="number of texts in the whole file")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this time")
+    parser.add_argument("--pairs", action="store_true", help="write complementary questions of near texts")
     parser.add_argument("--seed", type=int, default=0, help="seed of texts and wordings")
     write_rows(parser.parse_args())
 
