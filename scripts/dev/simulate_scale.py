@@ -3,9 +3,9 @@
 
     python scripts/dev/simulate_scale.py            (seconds)
 
-Rates are those of the committed results. Prices are assumptions (``DOLLARS_PER_HOUR``). The simulation assigns parts of 4,096 rows
-as ``inbedder.distributed`` does: a worker that fails loses its part, which another worker computes again, and a new worker replaces
-it after it has started and loaded the model.
+Rates are those of the committed results. Prices are assumptions (``DOLLARS_PER_HOUR``). The simulation assigns parts of 4,096
+rows as ``inbedder.distributed`` does: a worker that fails loses its part, which another worker computes again, and a new worker
+replaces it after it has started and loaded the model.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ def compute_upper_bound(similarity: Floats, rounds: int = 400) -> float:
     """Compute the Held-Karp upper bound on a tour's value.
 
     A tour is a spanning tree of all tasks but one, plus two edges of that task, so its value is at most that of the best such
-    1-tree. Adding a number to all edges of a task changes all tours equally, but 1-trees by the task's degree; the numbers of tasks
-    with more than two edges are lowered step by step.
+    1-tree. Adding a number to all edges of a task changes all tours equally, but 1-trees by the task's degree; the numbers of
+    tasks with more than two edges are lowered step by step.
     """
     tasks = len(similarity)
     shifts, smallest_bound, step = np.zeros(tasks), np.inf, float(similarity.std())

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from inbedder.cli.app import app as inbedder_app
 from inbedder_evaluation.tasks.sets import read_sets
 from inbedder_finetune.registry import read_method
-from tests.evaluation.tiny_mteb import fill
+from tests.evaluation.mteb.tiny_mteb import fill
 from tests.scripts.stand_ins import FAMILIES, SHORT, SHORT_TRAINING, make_rows, write_data
 from tests.scripts.test_run_paper import ROOT, run_paper
 
@@ -130,7 +130,7 @@ class StandIns:
         command = re.sub(r"/checkpoint-\d+", "", run_paper._fill(step.command, self.folders))
         command = re.sub(r"--size \d+", "--size 4", command)
         command = re.sub(r"--max-new-tokens \d+", "--max-new-tokens 3", command)
-        if "inbedder_evaluation.mteb_suite" in command and "--task" not in command:
+        if "inbedder_evaluation.mteb.suite" in command and "--task" not in command:
             command = re.sub(r"--kind \w+", "", command) + " --task STS12"
         words = [self.models.get(word, word) for word in shlex.split(command)]
         if words[1] == "evaluate" and "--protocol" not in words and "--predict" not in words:

@@ -2,8 +2,8 @@
 
 Each set has texts with and without an answer, at most 1,000 of each. The score is the cosine to the vector of an empty text under
 the same question: the area under its ROC curve, and the shares of both kinds that ``find_unanswered`` takes. Lines of FriendsQA
-(``DATA/friendsqa.jsonl.gz``, dialogues in a column "input") have an answer if they have three words that are not stopwords, and no
-answer if they have none.
+(``DATA/friendsqa.jsonl.gz``, dialogues in a column "input") have an answer if they have three words that are not stopwords,
+and no answer if they have none.
 """
 
 from __future__ import annotations

@@ -100,9 +100,10 @@ def test_soft_tokens_and_adapters_of_the_question_are_read_as_trained(make_model
     assert (model.pooling, model.options.encoding.max_new_tokens) == ("soft-gen", 2)
     assert model.backbone.text_model is not None
     row = Row("I love cats", "What animals do they love?", "cats", "qa")
-    example = make_examples("causal", model.backbone.tokenizer, [row], resolve_plan(recipe).answer_format)
+    plan = resolve_plan(recipe)
+    example = make_examples("causal", model.backbone.tokenizer, [row], plan.answer_format)
     adapted = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(make_model("llama")), tmp_path / "out").eval()
-    forward = choose_family(load_trainable(recipe, 1), recipe).forward
+    forward = choose_family(load_trainable(plan.model, plan.schedule, 1), plan.model, None).forward
     output = forward(adapted, adapted.get_base_model(), Collator(0, side="left")(example))
     vector = pool_states(output, "soft-gen")[0, -1].detach().numpy()
     assert np.abs(model.encode(row.text, row.instruction) - vector).max() < 1e-4
@@ -351,11 +352,12 @@ def test_weights_in_nf4_train_in_bfloat16_with_double_quantization(make_model, d
     settings = {"quantization": "nf4", "lora": {"r": 4, "alpha": 8}}
     for bf16, dtype in ((True, torch.bfloat16), (False, torch.float32)):
         recipe = make_recipe(make_model("llama"), data, tmp_path / "out", training={"bf16": bf16}, **settings)
-        loaded = load_trainable(recipe, 1)
+        plan = resolve_plan(recipe)
+        loaded = load_trainable(plan.model, plan.schedule, 1)
         layers = [module for module in loaded.model.modules() if type(module).__name__ == "Linear4bit"]
         assert {layer.compute_dtype for layer in layers} == {dtype}
         assert all(layer.weight.quant_state.nested for layer in layers)
-        parameters = list(prepare_model(loaded.model, recipe).named_parameters())
+        parameters = list(prepare_model(loaded.model, plan.model, plan.schedule).named_parameters())
         assert {weight.dtype for name, weight in parameters if "layer" not in name or "lora" in name} == {torch.float32}
 
 

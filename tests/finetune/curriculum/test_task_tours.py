@@ -19,7 +19,9 @@ ROOT = Path(__file__).parents[3]
 def test_few_tasks_get_the_best_of_all_tours(tasks, width):
     for seed in range(10):
         similarity = sample_similarity(tasks, seed, width)
-        assert measure_tour(similarity, order_tasks(similarity, seed=seed)) == pytest.approx(find_optimal_value(similarity), abs=1e-9), seed
+        assert measure_tour(similarity, order_tasks(similarity, seed=seed)) == pytest.approx(
+            find_optimal_value(similarity), abs=1e-9
+        ), seed
 
 
 def test_annealing_is_close_to_the_best_of_all_tours():

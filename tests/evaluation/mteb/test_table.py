@@ -1,6 +1,6 @@
 import pytest
 
-from inbedder_evaluation.mteb_table import average_scores, make_suite_table, make_wording_table, read_published_scores
+from inbedder_evaluation.mteb.table import average_scores, make_suite_table, make_wording_table, read_published_scores
 from inbedder_evaluation.results import Cell
 
 

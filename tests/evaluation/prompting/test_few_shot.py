@@ -7,12 +7,12 @@ from inbedder.conditional.rated_rows import read_rated_pairs
 from inbedder.embedder import InBedder
 from inbedder.errors import ModelError
 from inbedder.prompting.tokenization import PromptTokenizer
-from inbedder_evaluation import few_shot
-from inbedder_evaluation.few_shot import app, load_generative
-from inbedder_evaluation.few_shot_prompts import FewShotPrompts
+from inbedder_evaluation.prompting import few_shot
+from inbedder_evaluation.prompting.few_shot import app, load_generative
+from inbedder_evaluation.prompting.few_shot_prompts import FewShotPrompts
 from inbedder_evaluation.results import load_cells
+from tests.evaluation.prompting.test_few_shot_prompts import QUERY
 from tests.evaluation.test_conditional_sts import CSV
-from tests.evaluation.test_few_shot_prompts import QUERY
 
 HEAD = CSV.splitlines()[0]
 

@@ -7,13 +7,13 @@ from typer.testing import CliRunner
 
 from inbedder import InBedder
 from inbedder.errors import InputError
-from inbedder_evaluation import mteb_suite
 from inbedder_evaluation.embedders import make_embedders
-from inbedder_evaluation.mteb_encoder import make_loader, make_metadata
-from inbedder_evaluation.mteb_instructions import read_instructed_sets
-from inbedder_evaluation.mteb_suite import InstructedEncoder, app, load_tasks
+from inbedder_evaluation.mteb import suite
+from inbedder_evaluation.mteb.instructions import read_instructed_sets
+from inbedder_evaluation.mteb.suite import InstructedEncoder, app, load_tasks
+from inbedder_evaluation.mteb_adapters import make_loader, make_metadata
 from inbedder_evaluation.results import load_cells
-from tests.evaluation.tiny_mteb import TEXTS, fill
+from tests.evaluation.mteb.tiny_mteb import TEXTS, fill
 
 KINDS = {"SciFact", "SciDocsRR", "BiorxivClusteringS2S", "TwitterURLCorpus", "MTOPDomainClassification", "STS17", "SummEval"}
 """A set of each kind."""
@@ -22,7 +22,7 @@ KINDS = {"SciFact", "SciDocsRR", "BiorxivClusteringS2S", "TwitterURLCorpus", "MT
 @pytest.fixture
 def tiny_tasks(monkeypatch):
     tasks = {name: fill(task) if name in KINDS else task for name, task in load_tasks().items()}
-    monkeypatch.setattr(mteb_suite, "load_tasks", lambda: tasks)
+    monkeypatch.setattr(suite, "load_tasks", lambda: tasks)
     return tasks
 
 
@@ -99,7 +99,7 @@ def test_a_baseline_runs_as_mteb_runs_it(make_sentence_model, tiny_tasks, tmp_pa
     run("--baseline", folder, "--task", "STS17", "-o", tmp_path / "r.json")
     (cell,) = load_cells(tmp_path / "r.json")
     expected = mteb.evaluate(
-        mteb_suite.load_mteb_model(str(folder), own_prompts=True), tiny_tasks["STS17"], cache=None, show_progress_bar=False
+        suite.load_mteb_model(str(folder), own_prompts=True), tiny_tasks["STS17"], cache=None, show_progress_bar=False
     )
     assert cell.model == f"{folder}, by mteb"
     assert cell.scores["cosine_spearman"] == pytest.approx(100 * expected.task_results[0].get_score(), abs=0.01)

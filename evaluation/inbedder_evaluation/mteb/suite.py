@@ -1,8 +1,8 @@
 r"""INSTRUCTOR's measurement on MTEB: 56 English sets, each under its own instruction (INSTRUCTOR paper, tables 2, 9 and 10).
 
-    python -m inbedder_evaluation.mteb_suite --model hkunlp/instructor-large --baseline sentence-transformers/gtr-t5-large \
+    python -m inbedder_evaluation.mteb.suite --model hkunlp/instructor-large --baseline sentence-transformers/gtr-t5-large \
         --kind STS --kind Classification -o results.json --mteb-results mteb
-    python -m inbedder_evaluation.mteb_suite --model hkunlp/instructor-large --wording tag --wording simple -o results.json
+    python -m inbedder_evaluation.mteb.suite --model hkunlp/instructor-large --wording tag --wording simple -o results.json
 
 mteb loads the sets at its own revisions and computes the scores. ``prompts/mteb.yaml`` holds the instructions; every model of
 this package gets them, and a baseline runs as mteb runs it. ``--wording`` chooses other words: those of the authors' smaller and
@@ -29,10 +29,10 @@ from inbedder.errors import InbedderError, InputError
 from inbedder.io.files import hash_file
 from inbedder.models.bundled import resolve_name
 from inbedder_evaluation.embedders import Embedder, make_embedders
-from inbedder_evaluation.mteb_encoder import describe, list_texts, load_mteb_model
-from inbedder_evaluation.mteb_instructions import NO_INSTRUCTION, WORDINGS, InstructedSet, select_sets
-from inbedder_evaluation.mteb_results import save_cells_as_mteb
-from inbedder_evaluation.mteb_table import make_suite_table, make_wording_table
+from inbedder_evaluation.mteb.instructions import NO_INSTRUCTION, WORDINGS, InstructedSet, select_sets
+from inbedder_evaluation.mteb.results import save_cells_as_mteb
+from inbedder_evaluation.mteb.table import make_suite_table, make_wording_table
+from inbedder_evaluation.mteb_adapters import describe, list_texts, load_mteb_model
 from inbedder_evaluation.results import Cell, format_aligned, load_cells, save_cells
 from inbedder_evaluation.runner import describe_run
 from inbedder_evaluation.tasks.task import TaskInfo, fingerprint

@@ -7,9 +7,10 @@ from mteb.types import PromptType
 
 from inbedder import InBedder
 from inbedder.errors import ModelError
-from inbedder_evaluation import mteb_encoder
+from inbedder_evaluation import mteb_adapters
 from inbedder_evaluation.embedders import make_mteb_embedders
-from inbedder_evaluation.mteb_encoder import FunctionEncoder, MtebEncoder, describe, list_texts, make_loader, make_metadata
+from inbedder_evaluation.mteb.encoder import MtebEncoder
+from inbedder_evaluation.mteb_adapters import FunctionEncoder, describe, list_texts, make_loader, make_metadata
 from inbedder_evaluation.runner import run
 from inbedder_evaluation.tasks import Data, build_tasks
 from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, load_instruct_stsb
@@ -109,7 +110,7 @@ class Instructed(AbsEncoder):
 
 
 def test_a_model_with_its_own_prompt_form_runs_in_it(monkeypatch):
-    monkeypatch.setattr(mteb_encoder, "load_mteb_model", lambda _name: Instructed())
+    monkeypatch.setattr(mteb_adapters, "load_mteb_model", lambda _name: Instructed())
     left_out, in_front, own_prompt = make_mteb_embedders("toy/instructed")
     np.testing.assert_array_equal(left_out.encode(["a"], "Why?"), ignorant(["a"], ""))
     np.testing.assert_array_equal(in_front.encode(["a"], "Why?"), ignorant(["Why? a"], ""))

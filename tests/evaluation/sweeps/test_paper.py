@@ -10,8 +10,8 @@ from inbedder.errors import InputError
 from inbedder.options import Reencoding
 from inbedder.prompting.stopwords import load_stopwords
 from inbedder_evaluation.results import load_cells
-from inbedder_evaluation.sweep_embedders import list_uninformative_words, make_pooling_embedders
-from inbedder_evaluation.sweeps import app
+from inbedder_evaluation.sweeps.embedders import list_uninformative_words, make_pooling_embedders
+from inbedder_evaluation.sweeps.paper import app
 from tests.evaluation.test_runner import run
 from tests.evaluation.test_tasks import ignorant
 

@@ -4,7 +4,7 @@ import numpy as np
 import typer
 from typer.testing import CliRunner
 
-from inbedder_evaluation import explain_groups
+from inbedder_evaluation.sweeps import explain_groups
 from inbedder_evaluation.tasks.robustness import LabelledTexts
 
 

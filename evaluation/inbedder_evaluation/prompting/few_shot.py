@@ -1,10 +1,10 @@
 r"""Few-shot prompting of generative models on C-STS and STS-B (Deshpande et al. 2023, section 4.2, tables 4, 11 and 12).
 
-    python -m inbedder_evaluation.few_shot --model google/flan-t5-large --model google/flan-t5-xl --dtype bfloat16 \
+    python -m inbedder_evaluation.prompting.few_shot --model google/flan-t5-large --model google/flan-t5-xl --dtype bfloat16 \
         --data csts_validation.csv --examples csts_train.csv -o shots.json
-    python -m inbedder_evaluation.few_shot --endpoint https://api.openai.com/v1 --model gpt-4-0314 \
+    python -m inbedder_evaluation.prompting.few_shot --endpoint https://api.openai.com/v1 --model gpt-4-0314 \
         --data csts_validation.csv --examples csts_train.csv -o shots.json
-    python -m inbedder_evaluation.few_shot --model google/flan-t5-large --predict submissions \
+    python -m inbedder_evaluation.prompting.few_shot --model google/flan-t5-large --predict submissions \
         --data csts_test.csv --examples csts_train.csv
 
 ``few_shot_prompts`` describes the prompts. A table without the column condition is prompted as STS-B, with ratings from 0 to 5.
@@ -29,10 +29,10 @@ from inbedder.conditional.rated_rows import RatedPair, read_rated_pairs
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, ModelError
 from inbedder.prompting.templates import read_prompts
-from inbedder_evaluation.chat_endpoint import ChatEndpoint
-from inbedder_evaluation.few_shot_prompts import INSTRUCTIONS, FewShotPrompts, parse_answers
 from inbedder_evaluation.metrics import pearson, spearman
 from inbedder_evaluation.predictions import write_predictions
+from inbedder_evaluation.prompting.chat_endpoint import ChatEndpoint
+from inbedder_evaluation.prompting.few_shot_prompts import INSTRUCTIONS, FewShotPrompts, parse_answers
 from inbedder_evaluation.results import Cell, format_aligned, load_cells, make_table, save_cells
 from inbedder_evaluation.runner import describe_run
 from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, read_csts

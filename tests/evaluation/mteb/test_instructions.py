@@ -2,8 +2,8 @@ import mteb
 import pytest
 
 from inbedder.errors import InputError
-from inbedder_evaluation.mteb_instructions import PARAPHRASES, SIZES, WORDINGS, read_instructed_sets, select_sets
-from inbedder_evaluation.mteb_suite import BENCHMARK, load_tasks
+from inbedder_evaluation.mteb.instructions import PARAPHRASES, SIZES, WORDINGS, read_instructed_sets, select_sets
+from inbedder_evaluation.mteb.suite import BENCHMARK, load_tasks
 
 SETS = {each.name: each for each in read_instructed_sets()}
 

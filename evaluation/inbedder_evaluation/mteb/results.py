@@ -46,7 +46,7 @@ def save_cells_as_mteb(cells: Sequence[Cell], tasks: Mapping[str, AbsTask], fold
     from mteb.cache import ResultCache
     from mteb.results import TaskResult
 
-    from inbedder_evaluation.mteb_encoder import describe
+    from inbedder_evaluation.mteb_adapters import describe
 
     cache, num_files, cells = ResultCache(folder), 0, select_newest(cells)
     for model, name in dict.fromkeys((cell.model, cell.task) for cell in cells if cell.task in tasks):

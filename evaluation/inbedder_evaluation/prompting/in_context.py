@@ -1,7 +1,7 @@
 r"""Prompt retrieval (INSTRUCTOR paper, appendix B.2): a language model answers with the examples that an embedder found.
 
-    python -m inbedder_evaluation.in_context --model hkunlp/instructor-large --baseline sentence-transformers/gtr-t5-large \
-        --language-model EleutherAI/gpt-j-6b --data DATA -o in_context.json
+    python -m inbedder_evaluation.prompting.in_context --model hkunlp/instructor-large \
+        --baseline sentence-transformers/gtr-t5-large --language-model EleutherAI/gpt-j-6b --data DATA -o in_context.json
 
 The training examples nearest to a question are put before it, the nearest last, as many as fit into 1,000 tokens. The language
 model's answer is right if its first line is the words for the label; the score is the share of right answers. As in the authors'

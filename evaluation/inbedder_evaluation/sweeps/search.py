@@ -1,6 +1,6 @@
 """Comparison of a generic index plus instructed reranking with reading every text under the instruction.
 
-    python -m inbedder_evaluation.search_sweep --data DATA -o evaluation/results/search.json
+    python -m inbedder_evaluation.sweeps.search --data DATA -o evaluation/results/search.json
 
 Rows of a corpus with two label columns serve as queries: a row is relevant when it has the query's label under the criterion that
 the instruction asks for. Both criteria are measured. "base", "@generic" and "both" rank by generic vectors. "instructed" ranks

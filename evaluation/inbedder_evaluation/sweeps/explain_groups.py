@@ -1,6 +1,6 @@
 """Explanations of groups beside the labels in them (InBedder paper, section 6 and table 3).
 
-    python -m inbedder_evaluation.explain_groups --instructions instructions.json --model MODEL -o table3.json
+    python -m inbedder_evaluation.sweeps.explain_groups --instructions instructions.json --model MODEL -o table3.json
 
 Each set is grouped under its instruction into as many groups as it has labels, as in the authors' ``propose.py``: k-means with
 ten starts on vectors that are not normalised, and texts cut at their start. Each group has the keywords of its answers, the words

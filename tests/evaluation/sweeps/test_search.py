@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("lancedb")
 
-from inbedder_evaluation.search_sweep import CANDIDATES, measure, ndcg, recall
+from inbedder_evaluation.sweeps.search import CANDIDATES, measure, ndcg, recall
 
-RESULTS = json.loads((Path(__file__).parents[2] / "evaluation" / "results" / "search.json").read_text(encoding="utf-8"))[
+RESULTS = json.loads((Path(__file__).parents[3] / "evaluation" / "results" / "search.json").read_text(encoding="utf-8"))[
     "results"
 ]
 

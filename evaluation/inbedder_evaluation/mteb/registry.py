@@ -1,13 +1,13 @@
 """Registration of the bundled models and our tasks with mteb, for Python and for its command line.
 
-    import inbedder_evaluation.mteb_registry  # registers "inbedder/mini" and "inbedder/small"
+    import inbedder_evaluation.mteb.registry  # registers "inbedder/mini" and "inbedder/small"
 
     mteb.evaluate(mteb.get_model("inbedder/mini"), mteb.get_tasks(tasks=["ShippedInstructSTSB"]))
 
 mteb has no plugins, so its ``mteb`` command does not find models and tasks of other packages. This command does the same and
 finds ours::
 
-    python -m inbedder_evaluation.mteb_registry run -m inbedder/mini -t ShippedIntentEmotionEmotion ShippedInstructSTSB
+    python -m inbedder_evaluation.mteb.registry run -m inbedder/mini -t ShippedIntentEmotionEmotion ShippedInstructSTSB
 
 Tasks whose name begins with Shipped use rows that come with the package; the others (``IntentEmotionEmotion``,
 ``NYTTopicClustering``, ...) use the papers' own sets on the hub.
@@ -23,14 +23,15 @@ from mteb.models.model_implementations import MODEL_REGISTRY
 from inbedder.io.files import hash_file
 from inbedder.models.checksums import CHECKSUMS
 from inbedder.models.install import ADAPTERS
-from inbedder_evaluation.mteb_encoder import MtebEncoder, describe
-from inbedder_evaluation.mteb_tasks import (
+from inbedder_evaluation.mteb.encoder import MtebEncoder
+from inbedder_evaluation.mteb.tasks import (
     InstructSTSBTask,
     IntentEmotionEmotion,
     IntentEmotionIntent,
     NYTLocationClustering,
     NYTTopicClustering,
 )
+from inbedder_evaluation.mteb_adapters import describe
 from inbedder_evaluation.tasks.conditional_sts import load_instruct_stsb
 from inbedder_evaluation.tasks.intent_emotion import load_intent_emotion
 from inbedder_evaluation.tasks.task import fingerprint

@@ -5,8 +5,8 @@ import pytest
 from typer.testing import CliRunner
 
 from inbedder.errors import InputError, ModelError
-from inbedder_evaluation import in_context
-from inbedder_evaluation.in_context import (
+from inbedder_evaluation.prompting import in_context
+from inbedder_evaluation.prompting.in_context import (
     SEPARATOR,
     app,
     build_context,

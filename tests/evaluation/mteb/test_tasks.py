@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder_evaluation.mteb_encoder import FunctionEncoder, MtebEncoder
-from inbedder_evaluation.mteb_tasks import (
+from inbedder_evaluation.mteb.encoder import MtebEncoder
+from inbedder_evaluation.mteb.tasks import (
     InstructSTSBTask,
     IntentEmotionEmotion,
     IntentEmotionIntent,
     NYTLocationClustering,
     NYTTopicClustering,
 )
+from inbedder_evaluation.mteb_adapters import FunctionEncoder
 from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, load_instruct_stsb
 from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, load_intent_emotion
 from tests.evaluation.test_tasks import ignorant, one_hot

@@ -1,8 +1,8 @@
 import mteb
 import pytest
 
-from inbedder_evaluation.mteb_encoder import describe
-from inbedder_evaluation.mteb_results import save_as_mteb
+from inbedder_evaluation.mteb.results import save_as_mteb
+from inbedder_evaluation.mteb_adapters import describe
 from inbedder_evaluation.runner import run
 from inbedder_evaluation.tasks.conditional_sts import load_instruct_stsb
 from inbedder_evaluation.tasks.standard import load_standard_task
