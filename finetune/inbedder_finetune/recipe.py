@@ -249,8 +249,9 @@ def find_recipe(path: Path | str) -> Path:
         'csts-bi.yaml'
     """
     path = expand_path(path)
-    shipped_recipe = RECIPES / f"{path.name.removesuffix('.yaml')}.yaml"
-    return shipped_recipe if path.parent == Path() and not path.exists() and shipped_recipe.is_file() else path
+    if path.parent != Path() or path.exists():
+        return path
+    return next(RECIPES.glob(f"*/{path.name.removesuffix('.yaml')}.yaml"), path)
 
 
 def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -22,8 +22,6 @@ from inbedder_finetune.answering.training_row import Row
 from inbedder_finetune.registry import read_method
 from tests.conftest import GOLDEN
 
-ROOT = GOLDEN.parents[2]
-
 
 def make_recipe(model, data, output, *, training=None, **settings):
     return parse_recipe(
@@ -341,7 +339,7 @@ def test_the_papers_recipes_run_with_tiny_weights_and_local_rows(make_model, dat
     changes = [f"model={make_model(family)}", "max_length=96", "max_answer_tokens=8", "training.max_steps=2"]
     changes += [f"data.folder={data}", "data.sources=[qa.jsonl]", "data.cache=null", f"training.output={tmp_path / 'out'}"]
     changes += ["training.batch_size=16", "training.micro_batch=8"]
-    settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", changes)[1]
+    settings = read_method(recipe, changes)[1]
     assert settings.training.scheduler == "cosine" and settings.training.warmup == 0.03
     model = InBedder(finetune(settings))
     assert model.encode(["I love cats"], "What animals do they love?").shape == (1, 16 if family == "narrow-opt" else 32)
@@ -374,7 +372,7 @@ def test_weights_in_nf4_train_in_bfloat16_with_double_quantization(make_model, d
     ],
 )
 def test_the_papers_recipes_have_the_settings_of_the_authors(recipe, base):
-    settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", [])[1]
+    settings = read_method(recipe, [])[1]
     training, (source,) = settings.training, settings.data.sources
     assert (settings.model, settings.max_length, training.output) == (base, 512, f"runs/{recipe}")
     assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (1, 64, 2e-5, 2000)
@@ -390,7 +388,7 @@ def test_the_papers_recipes_have_the_settings_of_the_authors(recipe, base):
     ("recipe", "base"), [("alpaca-opt-2.7b", "facebook/opt-2.7b"), ("alpaca-roberta-large", "FacebookAI/roberta-large")]
 )
 def test_alpaca_baselines_have_the_settings_of_the_authors(recipe, base):
-    settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", [])[1]
+    settings = read_method(recipe, [])[1]
     training = settings.training
     assert (settings.model, settings.max_length, settings.data.strip_stopwords) == (base, 512, False)
     assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (3, 64, 2e-5, 2000)
