@@ -59,7 +59,7 @@ def _read_labelled(path: Path, settings: dict[str, Any]) -> Rows:
 
 
 def measure_scores(scores: Vectors, numbers: Any) -> dict[str, float]:
-    """Measure the accuracy of scores, shape (n, k), and how well they tell the texts of a category that is left out."""
+    """Measure the accuracy of scores, shape (n, k), and how well they detect texts of a held-out category."""
     areas, left_out, left_out_wrongly = [], [], []
     for category in range(scores.shape[1]):
         if not (is_member := numbers == category).any():

@@ -1,4 +1,4 @@
-"""Texts, and the base of mini for a machine without a network.
+"""Read texts, and pack the base of mini for a machine without a network.
 
 The base travels in about 12 MB instead of 91: one byte per weight with a scale per row, and only those rows of the vocabulary
 that the suite's texts use; the others are 0. Vectors of such weights differ a little from those of the published ones, so the

@@ -1,4 +1,4 @@
-"""The machine with the GPU, and how fast it multiplies matrices."""
+"""Describe the machine with the GPU, and time its matrix products."""
 
 from __future__ import annotations
 

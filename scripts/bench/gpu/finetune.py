@@ -1,4 +1,4 @@
-"""Steps of fine-tuning at 7B parameters through inbedder's own trainer: QLoRA on nf4 weights, and LoRA in bfloat16 autocast.
+"""Time steps of fine-tuning at 7B parameters through inbedder's own trainer: QLoRA on nf4 weights, and LoRA in bfloat16 autocast.
 
 Both take the recipe llama-2-7b-qlora, on a checkpoint of random weights and shipped rows, for a few steps.
 """

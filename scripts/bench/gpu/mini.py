@@ -1,4 +1,4 @@
-"""The bundled model on a GPU, beside sentence-transformers there and beside the CPU of the same machine."""
+"""Compare mini on a GPU with sentence-transformers and with the CPU of the same machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scripts.bench.gpu.timing import Record, compare_vectors, measure_memory, ti
 
 
 def measure_stage(device: str, tiny: bool, record: Record) -> None:
-    """Measure the bundled model on the GPU beside sentence-transformers there, and beside the CPU of the same machine."""
+    """Compare mini on the GPU with sentence-transformers and with the CPU of the same machine."""
     from sentence_transformers import SentenceTransformer
 
     rows = sample_texts(2 if tiny else 2048)

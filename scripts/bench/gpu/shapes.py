@@ -1,4 +1,4 @@
-"""Decoders at the paper's sizes: inbedder beside the paper's way and sentence-transformers, in tokens per second and MFU.
+"""Measure decoders at the paper's sizes with inbedder, the paper's code and sentence-transformers: tokens per second, MFU.
 
 Weights are random, in bfloat16: times do not depend on them. The paper's way is written as its authors' code works: ``generate``
 for every vector, with the hidden states of all layers at all positions, and a loop over the texts of a batch. MFU is 2 x
@@ -57,7 +57,7 @@ def load_tokenizer() -> PreTrainedTokenizerBase:
 
 
 def fill_config(shape: Any, tokenizer: PreTrainedTokenizerBase) -> Any:
-    """Fill in the tokenizer's numbers. No token ends an answer, so that every answer has its full length."""
+    """Set the sizes and ids of the tokenizer. No token ends an answer, so that every answer has its full length."""
     config = deepcopy(shape)
     config.vocab_size, config.max_position_embeddings = len(tokenizer), 512
     config.pad_token_id, config.bos_token_id, config.eos_token_id = tokenizer.pad_token_id, None, None
@@ -78,7 +78,7 @@ def build_model(config: Any, tokenizer: PreTrainedTokenizerBase, device: str) ->
 
 @torch.inference_mode()
 def encode_as_in_the_paper(model: InBedder, rows: Sequence[str], batch_size: int) -> np.ndarray[Any, Any]:
-    """1st-gen of the last layer as the authors' code takes it; its other poolings take as long."""
+    """Encode texts with 1st-gen of the last layer as the authors' code does; its other poolings take as long."""
     backbone: Any = model.backbone
     prompts = model.tokenizer(list(rows), [QUESTIONS[0]] * len(rows))
     order = np.argsort([-len(prompt.ids) for prompt in prompts], kind="stable")
@@ -103,7 +103,7 @@ def encode_as_in_the_paper(model: InBedder, rows: Sequence[str], batch_size: int
 
 
 def make_sentence_transformers_way(model: InBedder, folder: Path, device: str) -> Encode:
-    """sentence-transformers with the last token's state of the same prompts; it loads one block and is handed the weights."""
+    """Make an encoder of sentence-transformers that pools the last token's state of the same prompts, with the same weights."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
@@ -121,13 +121,13 @@ def make_sentence_transformers_way(model: InBedder, folder: Path, device: str) -
 
 
 def make_reencoding_way(model: InBedder, base: Path) -> Encode:
-    """The mean vector of ten sampled answers, embedded by mini's base."""
+    """Make an encoder by the mean vector of ten sampled answers, embedded by mini's base."""
     reencoded = model.with_pooling("re-enc", reencoding=Reencoding(encoder=str(base)))
     return lambda rows: np.asarray(reencoded.encode(rows, QUESTIONS[0]))
 
 
 def make_average_way(model: InBedder) -> Encode:
-    """The mean state of the answer."""
+    """Make an encoder by the mean state of the answer."""
     average = model.with_pooling("avg-gen")
     return lambda rows: average.encode(rows, QUESTIONS[0])
 

@@ -5,8 +5,8 @@
     scripts/bench/gpu_suite run --only mini --only shapes
     scripts/bench/gpu_suite run --device cpu --tiny -o /tmp/tiny         tries the suite itself, without a GPU
 
-``.gpu/`` is not tracked: carry it to the machine with the working tree. A stage that fails or runs out of time loses nothing of
-the others, nor of what it has measured itself; the results say which. They are kept by card:
+``.gpu/`` is not tracked: carry it to the machine with the working tree. A stage that fails or runs out of time keeps
+its own results so far and those of the others. Each card has a results file:
 ``scripts/results/gpu-nvidia-h100-80gb-hbm3.json``, beside a log. A run with --only keeps the other stages of that file.
 """
 

@@ -1,4 +1,4 @@
-"""Time and memory of a way to compute something."""
+"""Measure the time and memory of a computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wheels for a machine without a network. This module imports nothing that such a machine may lack."""
+"""Pack wheels for a machine without a network. This module imports nothing that such a machine may lack."""
 
 from __future__ import annotations
 

@@ -52,13 +52,5 @@ def measure_corpus(corpus: dict[str, Any], model: InBedder) -> dict[str, Any]:
 
 
 def measure(model: InBedder, data: Path) -> dict[str, Any]:
-    """Measure all corpora.
-
-    Args:
-        model: The model.
-        data: The folder of the evaluation sets.
-
-    Returns:
-        The sets.
-    """
+    """Measure all corpora in a folder of evaluation sets."""
     return {"sets": [measure_corpus(corpus, model) for corpus in list_corpora(data)]}

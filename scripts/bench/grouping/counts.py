@@ -51,7 +51,7 @@ def compute_curves(vectors: Vectors) -> tuple[dict[str, Curve], dict[str, Draws]
         values = [_compare_halves(vectors, distances, halves, k) for halves in pairs]
         draws["agreement of halves"].append([agreement for agreement, _ in values])
         for number, name in enumerate(CRITERIA):
-            draws[name].append([criteria[number] for _, of_halves in values for criteria in of_halves])
+            draws[name].append([criteria[number] for _, half_criteria in values for criteria in half_criteria])
     return curves, draws, groups
 
 

@@ -29,7 +29,7 @@ class LabelledSet:
 
 
 def load_labelled_sets(folder: Path, limit: int) -> Iterator[LabelledSet]:
-    """Every set of ``sets.yaml`` that has labels and a file.
+    """Load every set of ``sets.yaml`` that has labels and a file.
 
     Args:
         folder: The folder of the sets, one folder per set.

@@ -75,15 +75,7 @@ def measure_set(model: InBedder, question: str, texts: Texts) -> dict[str, Any]:
 
 
 def measure(model: InBedder, data: Path) -> dict[str, Any]:
-    """Measure all sets.
-
-    Args:
-        model: The model.
-        data: The folder of the evaluation sets.
-
-    Returns:
-        The sets.
-    """
+    """Measure all sets in a folder of evaluation sets."""
     sets = []
     for name, (question, texts) in load_sets(data).items():
         sets.append({"set": name, **measure_set(model, question, texts)})
