@@ -34,6 +34,8 @@ def load_program(words):
         return inbedder_app, words[1:]
     if words[:2] == ["python", "-m"]:
         module, arguments = importlib.import_module(words[2]), words[3:]
+        if hasattr(module, "__path__"):
+            module = importlib.import_module(f"{words[2]}.__main__")
     else:
         name = Path(words[1]).stem
         spec = importlib.util.spec_from_file_location(name, ROOT / words[1])
