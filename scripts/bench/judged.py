@@ -14,6 +14,7 @@ in ``finetune/results/judged_answers.csv``, and omits answers that differ now, f
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import random
@@ -151,10 +152,10 @@ def measure_confidence(name: str, rows: list[dict[str, str]]) -> list[dict[str, 
 
 def main() -> None:
     """Write the sheet, count its marks, or measure confidence."""
-    parser = make_parser(__doc__, None)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="part", required=True)
-    sheet, table = commands.add_parser("sheet"), commands.add_parser("table")
-    confidence = commands.add_parser("confidence")
+    shared = {"parents": [make_parser(None, None)], "add_help": False}
+    sheet, table, confidence = (commands.add_parser(part, **shared) for part in ("sheet", "table", "confidence"))
     sheet.add_argument("data", type=Path)
     sheet.add_argument("--cache", type=Path)
     sheet.add_argument("--model", default="mini")
