@@ -27,5 +27,5 @@ demo:
 	scripts/demo
 
 bench:
-	.venv/bin/python scripts/bench/benchmark.py
+	.venv/bin/python -m scripts.bench.saved_work
 	-PYTHON=.venv/bin/python scripts/bench/gpu_suite run

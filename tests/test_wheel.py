@@ -186,7 +186,7 @@ def test_the_wheel_embeds_from_an_empty_environment(environment, clean, tmp_path
         "inbedder/prompts/templates.yaml",
         "inbedder/prompting/stopwords_en.txt",
         "inbedder/prompting/stopwords_nltk_en.txt",
-        "inbedder_finetune/recipes/mini.yaml",
+        "inbedder_finetune/recipes/bundled/mini.yaml",
         "inbedder_finetune/written/opinions.yaml",
         *(f"inbedder/grouping/report/{name}" for name in ("page.css", "script/map.js", "page.html.j2", "parts.html.j2")),
         "inbedder/models/mini/adapter_model.safetensors",

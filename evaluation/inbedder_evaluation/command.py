@@ -128,7 +128,7 @@ def evaluate(
     with time_stage("tasks"):
         cells = run(embedders, tasks, output, seed_range, _report_cell, items, need_items=compare is not None)
     if mteb_results is not None:
-        from inbedder_evaluation.mteb_results import save_as_mteb
+        from inbedder_evaluation.mteb.results import save_as_mteb
 
         save_as_mteb(cells, tasks, mteb_results)
     _print_results(cells, against_the_paper=hub)

@@ -241,7 +241,7 @@ def make_mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) ->
     Returns:
         Two variants, and a third when the model has its own prompt format (such as E5-instruct); they share the weights.
     """
-    from inbedder_evaluation.mteb_encoder import load_mteb_model, make_loader, make_metadata
+    from inbedder_evaluation.mteb_adapters import load_mteb_model, make_loader, make_metadata
 
     model = load_mteb_model(name)
     folder = Path(resolve_name(name))

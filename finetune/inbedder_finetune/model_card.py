@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def save_curve(history: Sequence[dict[str, Any]], path: Path) -> bool:
 
 
 def render_card(
-    recipe: Any,
+    settings: Mapping[str, Any],
     summary: str,
     licences: Mapping[str, str | None],
     sources: Sequence[str],
@@ -53,7 +52,7 @@ def render_card(
     """Render the model card of a run.
 
     Args:
-        recipe: Dataclass of the recipe.
+        settings: All settings of the recipe, as nested tables.
         summary: What the model is and how to use it.
         licences: Source name -> licence.
         sources: Source name of each training row.
@@ -68,8 +67,8 @@ def render_card(
     last = {key: [entry[key] for entry in history if key in entry][-1:] for key in ("loss", "eval_loss")}
     losses = ", ".join(f"{key} {values[0]:.3f}" for key, values in last.items() if values)
     steps = max((entry["step"] for entry in history if "step" in entry), default=0)
-    settings = json.dumps({key: value for key, value in asdict(recipe).items() if key != "data"}, indent=1)
-    return f"""# {Path(recipe.training.output).name}
+    shown_settings = json.dumps({key: value for key, value in settings.items() if key != "data"}, indent=1)
+    return f"""# {Path(settings["training"]["output"]).name}
 
 {summary}
 
@@ -80,6 +79,6 @@ def render_card(
 {len(sources):,} rows, {steps:,} steps, {seconds / 60:.1f} minutes. Last losses: {losses or "not logged"}.
 
 ```json
-{settings}
+{shown_settings}
 ```
 """

@@ -117,6 +117,23 @@ def validate_settings(kind: type[AnySection], values: object) -> AnySection:
         raise RecipeError(_explain_error(first, kind)) from error
 
 
+def validate_recipe(kind: type[AnySection], values: Mapping[str, Any]) -> AnySection:
+    """Expand the sources of a recipe (``expand_sources``), validate it and build it.
+
+    Args:
+        kind: The dataclass of the recipe.
+        values: Content of the YAML file.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        RecipeError: When the sources or another setting cannot be used.
+    """
+    settings = {key: value for key, value in values.items() if key not in SHARED_TABLES}
+    return validate_settings(kind, settings | {"data": expand_sources(settings.get("data"), values)})
+
+
 def expand_sources(data: object, values: Mapping[str, Any]) -> dict[str, Any]:
     """Expand the sources of a recipe's section ``data`` to tables.
 
@@ -232,8 +249,9 @@ def find_recipe(path: Path | str) -> Path:
         'csts-bi.yaml'
     """
     path = expand_path(path)
-    shipped_recipe = RECIPES / f"{path.name.removesuffix('.yaml')}.yaml"
-    return shipped_recipe if path.parent == Path() and not path.exists() and shipped_recipe.is_file() else path
+    if path.parent != Path() or path.exists():
+        return path
+    return next(RECIPES.glob(f"*/{path.name.removesuffix('.yaml')}.yaml"), path)
 
 
 def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import zipfile
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -155,17 +155,17 @@ def make_training_arguments(kind: type[Any], training: Schedule, *, bf16: bool, 
     return arguments
 
 
-def describe_run(recipe: Any, **more: Any) -> dict[str, Any]:
+def describe_run(settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """Describe a run by every setting that affects its weights.
 
     Args:
-        recipe: A recipe of any method: a dataclass with training and data.
+        settings: All settings of a recipe of any method, as nested tables.
         **more: Further values that affect the weights, such as a hash of the row order.
 
     Returns:
         Nested tables, equal to what JSON reads back.
     """
-    content = asdict(recipe) | more
+    content = dict(settings) | more
     content["training"] = {key: value for key, value in content["training"].items() if key not in RESUMABLE_SETTINGS}
     content["data"] = {key: value for key, value in content["data"].items() if key not in ("folder", "cache")}
     return dict(json.loads(json.dumps(content)))

@@ -162,7 +162,7 @@ class ConditionalEncoder(nn.Module, ABC):
                 raise ValueError(f"{HEAD_FILE} does not fit: {', '.join(mismatches)}")
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             raise ModelError(
-                f"{folder} contains no conditional encoder ({error}). Train one: inbedder finetune finetune/recipes/csts-bi.yaml"
+                f"{folder} contains no conditional encoder ({error}). Train one: inbedder finetune csts-bi"
             ) from error
         return encoder.to(resolve_device(device)).eval()
 

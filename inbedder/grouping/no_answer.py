@@ -3,7 +3,7 @@
 A model answers every text, if need be with words of its own. The vector of a text without an answer says little more than the
 question, so it lies near the vector of an empty text under the same question. How near depends on question and corpus, so the
 limit lies between the corpus's median cosine and that of a few lines without content. The measure suits questions of topic: a
-judgement is found even in a short line (``scripts/bench/measure_no_answer.py``, table in ``evaluation/README.md``).
+judgement is found even in a short line (``scripts.bench.grouping``, table in ``evaluation/README.md``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the benchmarks read: texts, questions, models of random weights, and what the machine can do."""
+"""Inputs of the benchmarks: texts, questions, models of random weights, and the machine's capability."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def get_capability() -> str:
 
 
 def get_processor() -> str:
-    """Which processor it is, where Linux says so: two that can do the same differ in how fast they do it."""
+    """Name the processor, as Linux reports it: processors of one capability differ in speed."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -42,7 +42,7 @@ def get_processor() -> str:
 
 @lru_cache(maxsize=2)
 def make_random_model(folder: Path, family: str, shape: str, dtype: str | None = "float32") -> InBedder:
-    """A causal LM of random weights with the bundled base's tokenizer."""
+    """Make a causal LM of random weights with the bundled base's tokenizer."""
     path = folder / f"{family}-{shape}"
     if not path.exists():
         tokenizer = AutoTokenizer.from_pretrained(find_base_folder())
@@ -60,12 +60,12 @@ def make_random_model(folder: Path, family: str, shape: str, dtype: str | None =
 
 @lru_cache(maxsize=2)
 def load_plain_weights(folder: str, dtype: torch.dtype) -> Any:
-    """The same model as transformers loads it, without what ``InBedder`` makes faster."""
+    """Load a model by transformers, without the optimizations of ``InBedder``."""
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
 
 
 def texts(count: int, shortest: int, longest: int) -> list[str]:
-    """Different texts of so many words each, drawn log-evenly: many short and few long ones, as in corpora."""
+    """Make distinct texts whose numbers of words are sampled log-uniformly: many short and few long texts, as in corpora."""
     draws = np.random.default_rng(0)
     lengths = np.exp(draws.uniform(np.log(shortest), np.log(longest + 1), count)).astype(int)
     return [f"{i} " + " ".join(draws.choice(WORDS, length)) for i, length in enumerate(lengths)]

@@ -1,4 +1,4 @@
-"""Readers of data sets as their repositories store them, one per file layout; they yield the rows that tasks read."""
+"""Read data sets as their repositories store them, one reader per file layout; readers yield the rows that tasks read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make training rows of the same content in several languages from XQuAD and xSID, for finetune/recipes/multilingual.yaml.
+"""Make training rows of the same content in several languages from XQuAD and xSID, for the recipe multilingual.
 
     python scripts/data/make_parallel.py DATA           (DATA/xquad_en.jsonl.gz, xquad_multilingual.jsonl.gz, xsid_...; seconds)
 

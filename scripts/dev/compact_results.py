@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make results small enough to commit: raw vectors' cells alone, of the newest weights and data, one line each.
+"""Make results small enough to commit: only cells of raw vectors, of the newest weights and data, one line per cell.
 
 python scripts/dev/compact_results.py evaluation/results/wordings.json ...
 """

@@ -31,7 +31,7 @@ def read_steps(name: str) -> list[str]:
 
 
 def copy_files(folder: Path) -> None:
-    """Copy what the image gets."""
+    """Copy the files that the Dockerfile copies."""
     for step in read_steps("COPY"):
         *sources, target = step.split()
         for source in sources:
@@ -42,7 +42,7 @@ def copy_files(folder: Path) -> None:
 
 
 def main() -> None:
-    """Run them all; a step that fails ends it."""
+    """Run all steps; a failed step stops the run."""
     port = "18790"
     with tempfile.TemporaryDirectory() as place:
         folder, environment = Path(place) / "app", Path(place) / "venv"

@@ -44,7 +44,7 @@ stops the run, and the message names it.
 
 
 def render_page() -> str:
-    """The whole page, in Markdown."""
+    """Render the page, in Markdown."""
     parts = [HEAD]
     for method, (recipe, description) in RECIPES.items():
         parts.append(f"## method: {method}\n\n{description}\n")
@@ -53,7 +53,7 @@ def render_page() -> str:
 
 
 def _list_sections(name: str, section: type) -> Iterator[tuple[str, type]]:
-    """A section and those inside it, with their names in recipes."""
+    """List a section and its subsections, with their names in recipes."""
     yield name, section
     hints = get_type_hints(section)
     for one in fields(section):
@@ -80,7 +80,7 @@ def _render_table(name: str, section: type) -> str:
 
 
 def _read_meanings(section: type) -> dict[str, str]:
-    """The docstring under each field; of one that only changes a default, its parent's."""
+    """Read the docstring under each field; a field that only changes a default has its parent's."""
     meanings: dict[str, str] = {}
     for part in reversed([kind for kind in section.__mro__ if is_dataclass(kind)]):
         (body,) = ast.parse(textwrap.dedent(inspect.getsource(part))).body
@@ -123,7 +123,7 @@ NUMBERS = {
 
 
 def _describe_type(hint: str) -> str:
-    """A type in words."""
+    """Describe a type in words."""
     words = []
     for part in re.split(r" \| (?![^\[]*\])", hint):
         if part.startswith("Literal["):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check that this commit can become a release, and say what a person must still do.
+"""Check that this commit can become a release, and list the steps that remain for a person.
 
 make release-check                  builds nothing: versions, changelog, tree, tag, weights
 make package release-check          builds first, and checks what was built as well
@@ -41,7 +41,7 @@ def read_version(name: str, pattern: str) -> str | None:
 
 
 def list_problems(version: str) -> Iterator[str]:
-    """Yield what stands in the way of a release of this commit."""
+    """Yield the problems that prevent a release of this commit."""
     for name, pattern in (("CITATION.cff", r"^version: (.+)$"), ("CHANGELOG.md", r"^## (\S+)$")):
         if (version_found := read_version(name, pattern)) != version:
             yield f"{name} is about {version_found}, inbedder/__init__.py about {version}."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Ablation of the training objective: 100 steps of mini.yaml, text and question read together, with the losses of tokens and
 # vectors, with one kind of them, with unstripped answers (the paper's "w/o process"), and with NLTK's stopwords stripped, as in
-# the paper. About 25 minutes on two CPU cores. DATA is the folder of training sets (finetune/recipes/mini.yaml), CORPORA that of
+# the paper. About 25 minutes on two CPU cores. DATA is the folder of training sets (finetune/recipes/bundled/mini.yaml), CORPORA that of
 # evaluation sets; without it the shipped sets are used.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -9,7 +9,7 @@ data=${1:?usage: scripts/reproduce/objectives.sh DATA [OUT [CORPORA]]}
 out=${2:-runs/objectives}
 train() { # name, settings
     [ -f "$out/$1/README.md" ] && return
-    inbedder finetune finetune/recipes/mini.yaml --set data.folder="$data" --set training.max_steps=100 --set late_interaction=false \
+    inbedder finetune mini --set data.folder="$data" --set training.max_steps=100 --set late_interaction=false \
         --set training.output="$out/$1" "${@:2}"
 }
 train both

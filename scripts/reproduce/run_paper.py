@@ -184,7 +184,7 @@ def _name_program(command: str) -> str:
     words = shlex.split(command)
     if words[:2] == ["python", "-m"]:
         subcommand = [word for word in words[3:4] if words[2].endswith(".sweeps")]
-        return f"`{' '.join([words[2].rsplit('.', 1)[-1], *subcommand])}`"
+        return f"`{' '.join([words[2].removeprefix('inbedder_evaluation.'), *subcommand])}`"
     return f"`{Path(words[1]).name if words[0] == 'python' else ' '.join(words[:2])}`"
 
 

@@ -41,7 +41,7 @@ from inbedder_evaluation.runner import describe_run, run
 from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, as_question, read_csts
 from inbedder_evaluation.tasks.task import fingerprint
 
-RECIPES = Path(__file__).resolve().parents[2] / "finetune" / "recipes"
+RECIPES = Path(__file__).resolve().parents[2] / "finetune" / "recipes" / "csts"
 KINDS = ("bi", "cross", "tri")
 WHOLE_INPUT = ("encoding.pooler=mean", "encoding.transform=true")
 PAPERS_BASE_SIZE = (f"model={BASE_NAME}", "training.learning_rate=3e-5")
@@ -264,7 +264,7 @@ def train_cells(name: str, kind: str, changes: Sequence[str], seed: int, path: P
 
     Args:
         name: Name of the encoder in tables.
-        kind: Name of the recipe ``finetune/recipes/csts-{kind}.yaml``.
+        kind: Name of the recipe ``finetune/recipes/csts/csts-{kind}.yaml``.
         changes: Changes to the recipe's settings.
         seed: Training seed.
         path: The rows (``find_row_files``).

@@ -2,7 +2,7 @@
 # Train an INSTRUCTOR-style model on the bundled base with batches of random rows, of one task, and in Data-CUBE's order, on the same
 # rows, and evaluate it. The untrained models of the results are measured once and kept.
 #     scripts/train/train_instructor.sh DATA
-# DATA holds the folders qa/ and eval/ of finetune/recipes/instructor-minilm.yaml. Models go to runs/instructor, results to
+# DATA holds the folders qa/ and eval/ of finetune/recipes/instructor/instructor-minilm.yaml. Models go to runs/instructor, results to
 # finetune/results. A rerun keeps finished models.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -41,7 +41,7 @@ for order in task data-cube random; do
         changes=(--set data.folder=$runs --set training.output=$output --set training.seed=$seed)
         [[ $order != random ]] || changes+=(--set batches=random)
         [[ $order != data-cube ]] || changes+=(--set 'curriculum={}')
-        [ -e $output/modules.json ] || inbedder finetune finetune/recipes/instructor-minilm.yaml "${changes[@]}"
+        [ -e $output/modules.json ] || inbedder finetune instructor-minilm "${changes[@]}"
         models+=(--model $output)
     done
 done

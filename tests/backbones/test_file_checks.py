@@ -19,7 +19,7 @@ from inbedder.conditional.config import Encoding
 from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.errors import ModelError, RecipeError
 from inbedder.options import Reencoding
-from inbedder_evaluation.mteb_encoder import load_mteb_model
+from inbedder_evaluation.mteb_adapters import load_mteb_model
 from inbedder_finetune.contrastive.contrastive_recipe import parse_recipe
 from inbedder_finetune.contrastive.train_contrastive import load_encoder
 from inbedder_finetune.recipe import Lora

@@ -5,7 +5,7 @@ from inbedder.embedder import InBedder
 from inbedder.prompting.templates import check_unified_instruction, read_prompts
 from inbedder_evaluation.embedders import make_embedders, use_training_prompts
 from inbedder_evaluation.instructor_prompts import to_instructor_prompt
-from inbedder_evaluation.sweep_embedders import _replace_instructions
+from inbedder_evaluation.sweeps.embedders import _replace_instructions
 from inbedder_evaluation.tasks.task import read_instructions
 
 QUESTIONS = sorted(

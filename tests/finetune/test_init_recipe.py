@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from inbedder.cli import app
 from inbedder.errors import RecipeError
+from inbedder_finetune.answering.plan import resolve_plan
 from inbedder_finetune.answering.trainable_model import load_trainable
 from inbedder_finetune.init_recipe import write_recipe
 from inbedder_finetune.registry import read_method
@@ -51,8 +52,9 @@ def test_a_few_labels_are_learned_whole(tmp_path):
 def test_mini_is_not_trained_as_a_plain_masked_model(table, tmp_path):
     write_recipe(table, tmp_path / "first.yaml")
     _, recipe = read_method(tmp_path / "first.yaml", ["model=mini", "data.cache=null"])
+    plan = resolve_plan(recipe)
     with pytest.raises(RecipeError, match=r"Train its base with lora\.init_adapter=mini"):
-        load_trainable(recipe, 1)
+        load_trainable(plan.model, plan.schedule, 1)
 
 
 def test_init_writes_a_recipe_and_overwrites_none(table, tmp_path, monkeypatch):

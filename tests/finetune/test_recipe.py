@@ -8,7 +8,7 @@ from inbedder_finetune.questions import read_questions
 from inbedder_finetune.recipe import find_recipe, read_settings
 from inbedder_finetune.registry import read_method
 
-RECIPES = sorted((Path(__file__).parents[2] / "finetune" / "recipes").glob("*.yaml"))
+RECIPES = sorted((Path(__file__).parents[2] / "finetune" / "recipes").glob("*/*.yaml"))
 SMALL = {"model": "m", "data": {"sources": ["a.jsonl"]}}
 LATE_INTERACTION = {"late_interaction": True, "template": "compact", "lora": {}}
 GROUPS = {"facts": [{"path": "a.jsonl", "cap": 10}, {"path": "b.jsonl", "cap": 4}], "form": ["form.jsonl"]}
@@ -168,7 +168,7 @@ def test_an_unknown_target_is_refused():
 
 def test_a_shipped_recipe_is_found_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert find_recipe("csts-bi") == find_recipe("csts-bi.yaml") == RECIPES[0].with_name("csts-bi.yaml")
+    assert find_recipe("csts-bi") == find_recipe("csts-bi.yaml") == RECIPES[0].parents[1] / "csts" / "csts-bi.yaml"
     assert find_recipe("elsewhere/csts-bi.yaml") == Path("elsewhere/csts-bi.yaml")
 
 

@@ -255,7 +255,7 @@ def test_sampled_mentions_stay_in_the_order_of_the_file(tmp_path, monkeypatch):
 
 def test_every_training_set_has_an_origin_and_a_licence():
     output = get_data.describe_training_sets()
-    recipes = [SCRIPTS.parent / "finetune" / "recipes" / f"{name}.yaml" for name in ("mini", "multilingual")]
+    recipes = [SCRIPTS.parent / "finetune" / "recipes" / "bundled" / f"{name}.yaml" for name in ("mini", "multilingual")]
     names = {name for path in recipes for name in re.findall(r"(\w+)\.jsonl\.gz", path.read_text(encoding="utf-8"))}
     derived_names = {"xquad_parallel", "parallel_texts"}  # of other sets, by make_parallel.py
     assert names - derived_names | {"xquad_multilingual"} == set(re.findall(r"^(\w+): https://github.com/", output, re.MULTILINE))

@@ -4,23 +4,12 @@ import importlib
 import json
 import sys
 import zipfile
-from pathlib import Path
 
 import numpy as np
-import pytest
-
-SCRIPTS = Path(__file__).parents[2] / "scripts" / "bench"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def importable_scripts():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(SCRIPTS))
-        yield
-
-
-def load(stage=None):
-    return importlib.import_module(f"gpu_suite_{stage}" if stage else "gpu_suite")
+def load(module="suite"):
+    return importlib.import_module(f"scripts.bench.gpu.{module}")
 
 
 def run_tiny(stage):

@@ -96,10 +96,3 @@ def test_damage_of_any_file_is_told_without_a_place_in_the_engine(index, tiny, t
             opened.compact()
         except InputError as error:
             assert ".rs:" not in str(error)
-
-
-def test_the_committed_kills_found_nothing_wrong():
-    results = json.loads((ROOT / "scripts" / "results" / "index_kills.json").read_text(encoding="utf-8"))
-    operations = [results[name] for name in ("build", "add", "update", "compact")]
-    assert sum(operation["runs"] for operation in operations) == 50
-    assert all(operation["wrong"] == [] for operation in operations)

@@ -85,15 +85,7 @@ class InstructionDetail:
         self.get_first_input = corpus.get_first_input
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
-        """Compute the harmonic mean of both V-measures at each level.
-
-        Args:
-            encode: Turns texts and an instruction into vectors.
-            seed: Seed of k-means.
-
-        Returns:
-            One score per level, and delta_gibberish (detailed minus gibberish), times 100.
-        """
+        """Compute the harmonic mean of both V-measures at each level, and delta_gibberish: detailed minus gibberish."""
         scores = {
             level: evaluate_criteria(self.corpus, instructions, encode, seed, self.protocol).scores["harmonic_mean"]
             for level, instructions in self.levels.items()

@@ -74,7 +74,7 @@ class StandardTask:
         """Compute the scores of mteb's evaluator and, for sentence pairs, the cosine and the rating or label of each pair."""
         from sklearn.exceptions import UndefinedMetricWarning
 
-        from inbedder_evaluation.mteb_encoder import FunctionEncoder
+        from inbedder_evaluation.mteb_adapters import FunctionEncoder
 
         self._load()
         encoder = FunctionEncoder(lambda texts: encode(texts, self.instruction))
@@ -186,7 +186,7 @@ def make_local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instr
     from datasets import Dataset, DatasetDict
     from mteb import abstasks
 
-    from inbedder_evaluation.mteb_encoder import make_metadata
+    from inbedder_evaluation.mteb_adapters import make_metadata
 
     base, mteb_kind, category = {
         "sts": (abstasks.AbsTaskSTS, "STS", "t2t"),

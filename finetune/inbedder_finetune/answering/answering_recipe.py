@@ -12,7 +12,6 @@ from inbedder.prompting.templates import get_template
 from inbedder_finetune.answering.objectives import ObjectiveSettings, make_objectives
 from inbedder_finetune.answering.objectives.base import VectorObjective
 from inbedder_finetune.recipe import (
-    SHARED_TABLES,
     DropoutRate,
     Lora,
     NonNegativeInt,
@@ -22,8 +21,7 @@ from inbedder_finetune.recipe import (
     Seed,
     Share,
     UserPath,
-    expand_sources,
-    validate_settings,
+    validate_recipe,
 )
 from inbedder_finetune.sources import Source
 
@@ -183,9 +181,7 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         >>> parse_recipe({"model": "facebook/opt-1.3b", "data": {"sources": ["qa.jsonl"]}}).max_length
         512
     """
-    settings = {key: value for key, value in values.items() if key not in SHARED_TABLES}
-    settings["data"] = expand_sources(settings.get("data"), values)
-    recipe = validate_settings(AnsweringRecipe, settings)
+    recipe = validate_recipe(AnsweringRecipe, values)
     if any(bool(source.path) == bool(source.hub) for source in recipe.data.sources):
         raise RecipeError("Each of data.sources needs either a path or a hub id.")
     if recipe.mask_length != "answer" and not (isinstance(recipe.mask_length, int) and recipe.mask_length >= 1):

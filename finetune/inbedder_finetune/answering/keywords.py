@@ -17,7 +17,6 @@ import numpy as np
 from inbedder.cache.store import Store
 from inbedder.io.files import atomic_write
 from inbedder.prompting.stopwords import load_stopwords
-from inbedder.runtime.user_paths import expand_path
 
 WORD = re.compile(r"[^\W\d_]{3,}")
 
@@ -73,7 +72,7 @@ def cache_salient_words(texts: Sequence[str], count: int, encoder: str, folder: 
     if folder is None:
         return find_salient_words(texts, count, encoder)
     key = hashlib.sha256(json.dumps([list(texts), count, encoder, Path(__file__).read_text(encoding="utf-8")]).encode())
-    path = expand_path(folder) / f"words-{key.hexdigest()[:20]}.json"
+    path = Path(folder) / f"words-{key.hexdigest()[:20]}.json"
     try:
         return list(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):

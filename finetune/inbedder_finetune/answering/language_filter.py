@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,23 +17,24 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-    from inbedder_finetune.answering.answering_recipe import AnsweringRecipe, Languages
+    from inbedder_finetune.answering.answering_recipe import Languages
 
 COLUMNS = ("input", "language", "corpus")
 
 
-def fit_language_filter(model: PreTrainedModel, recipe: AnsweringRecipe, languages: Languages) -> None:
+def fit_language_filter(model: PreTrainedModel, name: str, languages: Languages, cache: str | None) -> None:
     """Add a language filter to a model, with the directions of a file's languages.
 
     Args:
-        model: The recipe's model, with a gate.
-        recipe: Its model's name, and the folder of the data.
-        languages: File and number of directions.
+        model: The model, with a gate.
+        name: Its hub id or folder.
+        languages: Path of the file, and number of directions.
+        cache: Folder of cached vectors; None caches nothing.
 
     Raises:
         RecipeError: When the file lacks a column, or has too few languages.
     """
-    rows = read_rows(str(Path(recipe.data.folder) / languages.path))
+    rows = read_rows(languages.path)
     if not rows or any(row.get(column) in (None, "") for row in rows for column in COLUMNS):
         raise RecipeError(f"Each row of languages.path={languages.path} needs the columns {', '.join(COLUMNS)}.")
     texts, names, corpora = ([str(row[column]) for row in rows] for column in COLUMNS)
@@ -43,8 +43,8 @@ def fit_language_filter(model: PreTrainedModel, recipe: AnsweringRecipe, languag
         raise RecipeError(
             f"{languages.path} has languages for {possible} directions: set languages.directions to that number or fewer."
         )
-    store = None if recipe.data.cache is None else Store(recipe.data.cache)
-    vectors = torch.from_numpy(np.asarray(reencode([(text,) for text in texts], recipe.model, store=store), dtype=np.float32))
+    store = None if cache is None else Store(cache)
+    vectors = torch.from_numpy(np.asarray(reencode([(text,) for text in texts], name, store=store), dtype=np.float32))
     mean, directions = find_language_directions(vectors, names, corpora, languages.directions)
     language_filter = add_language_filter(model, languages.directions)
     language_filter.mean.copy_(mean)

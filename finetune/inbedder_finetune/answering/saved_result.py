@@ -14,55 +14,41 @@ from inbedder.backbones.file_checks import ADAPTER_WEIGHTS
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.io.files import atomic_write
 from inbedder.models.checksums import write_checksums
-from inbedder_finetune.answering.answering_recipe import AnsweringRecipe
+from inbedder_finetune.answering.plan import Plan
 from inbedder_finetune.answering.qa_rows import get_source_name
 from inbedder_finetune.answering.training_row import Row
 from inbedder_finetune.model_card import render_card, save_curve
 
 
-def save_result(trainer: Any, recipe: AnsweringRecipe, kind: str, rows: Sequence[Row], seconds: float, output: Path) -> None:
+def save_result(trainer: Any, plan: Plan, kind: str, rows: Sequence[Row], seconds: float) -> None:
     """Write the files that the trainer's ``save_model`` does not write.
 
     Args:
         trainer: The trainer, after training.
-        recipe: The recipe of the run, with the micro-batch that it chose.
+        plan: The plan of the run, with the micro-batch that it chose; its output holds the weights.
         kind: The model's family.
         rows: The training rows.
         seconds: Training time in seconds.
-        output: Folder with the weights.
     """
+    output, model = plan.output, plan.model
     trainer.processing_class.save_pretrained(output)
     (output / "training_args.bin").unlink(missing_ok=True)  # the trainer's pickle; nothing reads it
-    if recipe.lora:
-        _set_base_name(output, recipe.model)
-        _cast_weights(output / ADAPTER_WEIGHTS, recipe.lora.save_dtype)
-    is_soft, options = recipe.objective.pooling == "soft-gen", recipe.options
-    base_encoder = recipe.model if recipe.late_interaction else None  # whose vectors are a part of the model's
-    settings = {
-        "base": recipe.model if recipe.lora else None,
-        "template": recipe.template,
-        "mask_length": recipe.mask_length if kind == "masked" and isinstance(recipe.mask_length, int) else None,
-        "late_interaction": recipe.late_interaction or None,
-        "language_directions": None if recipe.languages is None else recipe.languages.directions,
-        "base_encoder": options.base_encoder or base_encoder,
-        "normalize": (recipe.late_interaction or None) if options.normalize is None else options.normalize,
-        "beside": options.beside,
-        "question_adapter": recipe.has_question_adapter or None,
-        "pooling": "soft-gen" if is_soft else None,
-        "max_new_tokens": recipe.objective.soft_tokens if is_soft else options.max_new_tokens,
-    }
-    settings = {key: value for key, value in settings.items() if value is not None}
-    licences = {get_source_name(source): source.licence for source in recipe.data.sources}
+    if model.lora:
+        _set_base_name(output, model.name)
+        _cast_weights(output / ADAPTER_WEIGHTS, model.lora.save_dtype)
+    result = {key: value for key, value in plan.result.items() if key != "mask_length" or kind == "masked"}
+    licences = {get_source_name(source): source.licence for source in plan.data.sources}
     summary = (
-        f'{recipe.model}, fine-tuned by inbedder to answer in a few content words. `InBedder("{output.name}")` loads it with the '
+        f'{model.name}, fine-tuned by inbedder to answer in a few content words. `InBedder("{output.name}")` loads it with the '
         "template of its training (`inbedder.json`)."
     )
-    commits = {f"{source.hub} at commit {source.revision}": None for source in recipe.data.sources if source.hub}
+    commits = {f"{source.hub} at commit {source.revision}": None for source in plan.data.sources if source.hub}
     if commits:
         summary += f" Data from the hub: {', '.join(commits)}."
     history = trainer.state.log_history
-    text = render_card(recipe, summary, licences, [row.source for row in rows], history, seconds)
-    for name, content in ((SETTINGS_FILE, json.dumps(settings, indent=1)), ("README.md", text)):
+    settings = {**plan.settings, "training": {**plan.settings["training"], "micro_batch": plan.micro_batch}}
+    text = render_card(settings, summary, licences, [row.source for row in rows], history, seconds)
+    for name, content in ((SETTINGS_FILE, json.dumps(result, indent=1)), ("README.md", text)):
         with atomic_write(output / name) as temporary:
             temporary.write_text(content, encoding="utf-8")
     write_checksums(output)

@@ -47,19 +47,18 @@ def finetune(recipe: AnsweringRecipe) -> Path:
     """
     from transformers import set_seed
 
-    recipe = replace(recipe, data=replace(recipe.data, sources=tuple(map(resolve_revision, recipe.data.sources))))
-    output, seed = Path(recipe.training.output), recipe.training.seed
-    run = describe_run(recipe)
+    plan = resolve_plan(pin_sources(recipe))
+    output, seed = plan.output, plan.schedule.seed
+    run = describe_run(plan.settings)
     checkpoint = find_checkpoint(output, run)
-    plan = resolve_plan(recipe)
     set_seed(seed)
-    rows, held_out = hold_out(load_rows(recipe.data, seed), recipe.data.held_out, seed)
-    loaded = load_trainable(recipe, plan.processes)
-    family = choose_family(loaded, recipe)
-    model = prepare_model(loaded.model, recipe)
+    rows, held_out = hold_out(load_rows(plan.data, seed), plan.data.held_out, seed)
+    loaded = load_trainable(plan.model, plan.schedule, plan.processes)
+    family = choose_family(loaded, plan.model, plan.data.cache)
+    model = prepare_model(loaded.model, plan.model, plan.schedule)
     check_disk_space(output, model)
     record_run(output, run)
-    logger.info("%d rows of %d sources", len(rows), len(recipe.data.sources))
+    logger.info("%d rows of %d sources", len(rows), len(plan.data.sources))
     data = make_training_data(loaded, rows, held_out, plan)
     estimate = measure_memory(model, loaded.model, family, data.collator, bf16=plan.bf16, shards=plan.shards)
     micro_batch = choose_micro_batch(plan, estimate, data.collator, data.train, data.train["length"][:])
@@ -69,10 +68,14 @@ def finetune(recipe: AnsweringRecipe) -> Path:
     train(trainer, output, checkpoint, MEMORY_HINT)
     trainer.save_model(str(output))
     if trainer.is_world_process_zero():
-        recipe = replace(recipe, training=replace(recipe.training, micro_batch=micro_batch))
-        save_result(trainer, recipe, loaded.kind, rows, time.time() - started, output)
+        save_result(trainer, plan, loaded.kind, rows, time.time() - started)
     trainer.accelerator.wait_for_everyone()
     return output
+
+
+def pin_sources(recipe: AnsweringRecipe) -> AnsweringRecipe:
+    """Resolve the revisions of a recipe's sources on the hub to commits."""
+    return replace(recipe, data=replace(recipe.data, sources=tuple(map(resolve_revision, recipe.data.sources))))
 
 
 def preview(recipe: AnsweringRecipe) -> str:
@@ -85,5 +88,5 @@ def preview(recipe: AnsweringRecipe) -> str:
         The first prompts, answers and label ids of each source, and a table of the sources.
     """
     plan = resolve_plan(recipe)
-    loaded = load_trainable(recipe, plan.processes)
-    return describe_rows(loaded.kind, loaded.tokenizer, load_rows(recipe.data, recipe.training.seed), plan.answer_format)
+    loaded = load_trainable(plan.model, plan.schedule, plan.processes)
+    return describe_rows(loaded.kind, loaded.tokenizer, load_rows(plan.data, plan.schedule.seed), plan.answer_format)

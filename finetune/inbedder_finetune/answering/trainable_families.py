@@ -14,7 +14,6 @@ from inbedder.backbones.question_adapter import can_read_texts_apart
 from inbedder.backbones.weights import LoadedModel
 from inbedder.errors import RecipeError
 from inbedder.vectors.pooling import list_poolings
-from inbedder_finetune.answering.answering_recipe import AnsweringRecipe
 from inbedder_finetune.answering.causal_pass import CausalPass
 from inbedder_finetune.answering.examples import (
     AnswerFormat,
@@ -31,6 +30,7 @@ from inbedder_finetune.answering.forward_pass import (
     forward_seq2seq,
 )
 from inbedder_finetune.answering.language_filter import fit_language_filter
+from inbedder_finetune.answering.plan import ModelPlan
 from inbedder_finetune.answering.training_row import Row
 
 if TYPE_CHECKING:
@@ -58,12 +58,13 @@ FAMILIES = {
 }
 
 
-def choose_family(loaded: LoadedModel, recipe: AnsweringRecipe) -> TrainingFamily:
-    """Choose the training functions of a model, with the forward pass that a recipe needs.
+def choose_family(loaded: LoadedModel, plan: ModelPlan, cache: str | None) -> TrainingFamily:
+    """Choose the training functions of a model, with the forward pass that its plan needs.
 
     Args:
-        loaded: The model.
-        recipe: Its pooling and adapters.
+        loaded: The model; late interaction adds a gate, and perhaps a language filter.
+        plan: Its pooling and adapters.
+        cache: Folder of cached vectors; None caches nothing.
 
     Returns:
         The family.
@@ -71,23 +72,22 @@ def choose_family(loaded: LoadedModel, recipe: AnsweringRecipe) -> TrainingFamil
     Raises:
         RecipeError: When the family lacks the pooling, or the model cannot read a text without its adapters.
     """
-    family, pooling = FAMILIES[loaded.kind], recipe.objective.pooling
-    if pooling not in (None, *list_poolings(loaded.kind)):
-        raise RecipeError(f"{recipe.model} is a {loaded.kind} LM, without the pooling {pooling!r}. Change objective.pooling.")
-    if recipe.has_question_adapter and not (loaded.kind == "causal" and can_read_texts_apart(loaded.model)):
+    family = FAMILIES[loaded.kind]
+    if plan.pooling not in (None, *list_poolings(loaded.kind)):
+        raise RecipeError(f"{plan.name} is a {loaded.kind} LM, without the pooling {plan.pooling!r}. Change objective.pooling.")
+    if plan.has_question_adapter and not (loaded.kind == "causal" and can_read_texts_apart(loaded.model)):
         raise RecipeError(
-            f"{recipe.model} ({loaded.model.config.model_type}) cannot read a text without its adapters; causal LMs with a whole "
+            f"{plan.name} ({loaded.model.config.model_type}) cannot read a text without its adapters; causal LMs with a whole "
             "key-value cache can. Set lora.tokens to all."
         )
-    if recipe.late_interaction:
+    if plan.late_interaction:
         add_gate(loaded.model)
-        if recipe.languages is not None:
-            fit_language_filter(loaded.model, recipe, recipe.languages)
+        if plan.languages is not None:
+            fit_language_filter(loaded.model, plan.name, plan.languages, cache)
         return replace(family, forward=partial(forward_late_interaction, text_body=copy_body(loaded.model)))
-    soft_tokens = recipe.objective.soft_tokens if pooling == "soft-gen" else 0
-    if not (soft_tokens or recipe.has_question_adapter):
+    if not (plan.soft_tokens or plan.has_question_adapter):
         return family
-    return replace(family, forward=CausalPass(soft_tokens, recipe.has_question_adapter))
+    return replace(family, forward=CausalPass(plan.soft_tokens, plan.has_question_adapter))
 
 
 def make_examples(

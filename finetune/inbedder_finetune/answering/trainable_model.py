@@ -11,16 +11,13 @@ import torch
 from torch import nn
 
 from inbedder.backbones.families import load_model
-from inbedder.backbones.hub import read_settings
 from inbedder.backbones.late_interaction import GATE, LANGUAGE_FILTER
 from inbedder.backbones.transformer import find_position_limit
 from inbedder.backbones.weights import LoadedModel
 from inbedder.errors import RecipeError
-from inbedder.models.bundled import resolve_name
-from inbedder.options import ModelOptions
-from inbedder_finetune.answering.answering_recipe import AnsweringRecipe, AnsweringSchedule
+from inbedder_finetune.answering.answering_recipe import AnsweringSchedule
+from inbedder_finetune.answering.plan import ModelPlan
 from inbedder_finetune.answering.trainable_families import FAMILIES
-from inbedder_finetune.preflight import check_reporting, uses_bf16
 from inbedder_finetune.recipe import Lora
 from inbedder_finetune.training_run import add_adapters, make_lora_config
 
@@ -28,46 +25,40 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def load_trainable(recipe: AnsweringRecipe, processes: int) -> LoadedModel:
-    """Load the model of a recipe, and check that the recipe can train it.
+def load_trainable(plan: ModelPlan, schedule: AnsweringSchedule, processes: int) -> LoadedModel:
+    """Load the model of a run, and check that the run can train it.
 
     Args:
-        recipe: Model, length and adapters.
+        plan: Model, length and adapters.
+        schedule: Training settings.
         processes: Number of training processes.
 
     Returns:
-        Model and tokenizer, in float32 or ``lora.base_dtype``; weights in nf4 compute in bfloat16 if the run does, as in QLoRA,
-        and ``prepare_model`` converts the rest to float32.
+        Model and tokenizer, in the dtype of the plan; ``prepare_model`` converts all but quantized weights to float32.
 
     Raises:
-        RecipeError: When ``max_length`` exceeds the model's limit, a package or GPUs are missing, the model is an adapter itself,
-            or LoRA would leave a head untrained.
+        RecipeError: When ``max_length`` exceeds the model's limit, GPUs are missing, the model is an adapter itself, or LoRA
+            would leave a head untrained.
     """
-    schedule = recipe.training
-    if read_settings(resolve_name(recipe.model), None).late_interaction:
-        raise RecipeError(
-            f"{recipe.model} consists of adapters that read the question apart from the text. Train its base with "
-            f"lora.init_adapter={recipe.model}, as the recipe of inbedder finetune --init TABLE does."
-        )
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    device = "cpu" if schedule.fsdp else None  # sharded before it goes to the GPUs
-    dtype = "float32" if recipe.lora is None else recipe.lora.base_dtype
-    if recipe.quantization == "nf4" and uses_bf16(schedule.bf16):
-        dtype = "bfloat16"
-    loaded = load_model(ModelOptions(recipe.model, dtype=dtype, quantization=recipe.quantization, device=device))
-    check_reporting(schedule.report_to)
+    loaded = load_model(plan.options)
+    if loaded.settings.late_interaction:
+        raise RecipeError(
+            f"{plan.name} consists of adapters that read the question apart from the text. Train its base with "
+            f"lora.init_adapter={plan.name}, as the recipe of inbedder finetune --init TABLE does."
+        )
     limit = find_position_limit(loaded.model)
-    if limit is not None and recipe.max_length > limit:
-        raise RecipeError(f"{recipe.model} takes at most {limit} tokens. Set max_length to {limit} or less.")
+    if limit is not None and plan.max_length > limit:
+        raise RecipeError(f"{plan.name} takes at most {limit} tokens. Set max_length to {limit} or less.")
     if schedule.fsdp and not (torch.cuda.is_available() and processes > 1):
         raise RecipeError(
             "training.fsdp shards a model over several GPUs. Run: torchrun --nproc_per_node=N -m inbedder finetune ..."
         )
     if FAMILIES[loaded.kind].needs_end and loaded.tokenizer.eos_token_id is None:
-        raise RecipeError(f"The tokenizer of {recipe.model} has no end token, so answers cannot end.")
-    if recipe.lora is not None:
-        _check_adapters(loaded, recipe.model, recipe.lora)
+        raise RecipeError(f"The tokenizer of {plan.name} has no end token, so answers cannot end.")
+    if plan.lora is not None:
+        _check_adapters(loaded, plan.name, plan.lora)
     return loaded
 
 
@@ -82,20 +73,21 @@ def _check_adapters(loaded: LoadedModel, name: str, lora: Lora) -> None:
         )
 
 
-def prepare_model(model: PreTrainedModel, recipe: AnsweringRecipe) -> Any:
+def prepare_model(model: PreTrainedModel, plan: ModelPlan, schedule: AnsweringSchedule) -> Any:
     """Set a model's attention and dropout, freeze parameters, and add adapters.
 
     Args:
         model: The loaded model; it is modified.
-        recipe: The settings.
+        plan: Its adapters.
+        schedule: Training settings.
 
     Returns:
-        The model, wrapped by peft when the recipe has adapters.
+        The model, wrapped by peft when the plan has adapters.
 
     Raises:
         RecipeError: When ``training.freeze`` matches no parameter, or the adapters do not fit.
     """
-    schedule, lora = recipe.training, recipe.lora
+    lora = plan.lora
     if schedule.attention:
         model.set_attn_implementation(schedule.attention)
     if schedule.dropout is not None:
@@ -103,13 +95,13 @@ def prepare_model(model: PreTrainedModel, recipe: AnsweringRecipe) -> Any:
     if schedule.gradient_checkpointing:
         model.enable_input_require_grads()
     if schedule.freeze and not _freeze(model, schedule.freeze):
-        raise RecipeError(f"training.freeze={schedule.freeze!r} matches no parameter of {recipe.model}.")
+        raise RecipeError(f"training.freeze={schedule.freeze!r} matches no parameter of {plan.name}.")
     if lora is None:
         return model
-    if recipe.late_interaction:
-        added = (GATE,) if recipe.languages is None else (GATE, LANGUAGE_FILTER)
+    if plan.late_interaction:
+        added = (GATE,) if plan.languages is None else (GATE, LANGUAGE_FILTER)
         lora = replace(lora, modules_to_save=(*lora.modules_to_save, *added))
-    model = _add_lora(model, lora, schedule, quantized=recipe.quantization is not None)
+    model = _add_lora(model, lora, schedule, quantized=plan.options.quantization is not None)
     _freeze(model, rf"\b{LANGUAGE_FILTER}\b")  # peft trains what it saves
     return model
 

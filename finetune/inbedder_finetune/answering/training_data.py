@@ -44,9 +44,9 @@ def make_training_data(loaded: LoadedModel, rows: Sequence[Row], held_out: Seque
         The examples and their collator.
     """
     splits = [split for split in (rows, held_out) if split]
-    datasets = [load_examples(loaded.kind, loaded.tokenizer, split, plan.answer_format, plan.cache) for split in splits]
+    datasets = [load_examples(loaded.kind, loaded.tokenizer, split, plan.answer_format, plan.data.cache) for split in splits]
     width = _get_state_width(loaded.model.config)
-    targets = {objective.name: objective.make_targets(splits, width, plan.cache) for objective in plan.vector_objectives}
+    targets = {objective.name: objective.make_targets(splits, width, plan.data.cache) for objective in plan.vector_objectives}
     for name, (_, indices) in targets.items():
         first = 0
         for number, split in enumerate(splits):

@@ -136,7 +136,7 @@ def finetune(recipe: ConditionalRecipe) -> Path:
     from transformers import set_seed
 
     output = Path(recipe.training.output)
-    run = describe_run(recipe)
+    run = describe_run(asdict(recipe))
     checkpoint = find_checkpoint(output, run)
     if count_processes() > 1:
         raise RecipeError(

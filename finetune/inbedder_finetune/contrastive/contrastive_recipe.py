@@ -13,7 +13,6 @@ from inbedder.options import BASE_NAME
 from inbedder_finetune.contrastive.contrastive_losses import Denominator
 from inbedder_finetune.curriculum.task_tours import Tour
 from inbedder_finetune.recipe import (
-    SHARED_TABLES,
     Lora,
     NonNegativeInt,
     PositiveFloat,
@@ -21,8 +20,7 @@ from inbedder_finetune.recipe import (
     Schedule,
     Section,
     UserPath,
-    expand_sources,
-    validate_settings,
+    validate_recipe,
 )
 
 PairColumns = Mapping[Literal["query", "pos", "neg", "task_id", "input", "instruction", "premise", "hypothesis", "label"], str]
@@ -166,9 +164,7 @@ def parse_recipe(values: Mapping[str, Any]) -> ContrastiveRecipe:
         >>> parse_recipe({"data": {"sources": ["pairs.jsonl"]}}).temperature
         0.01
     """
-    settings = {key: value for key, value in values.items() if key not in SHARED_TABLES}
-    settings["data"] = expand_sources(settings.get("data"), values)
-    recipe = validate_settings(ContrastiveRecipe, settings)
+    recipe = validate_recipe(ContrastiveRecipe, values)
     _check_curriculum(recipe)
     if recipe.denominator != "batch" and (
         source := next((source for source in recipe.data.sources if not source.negative_count), None)

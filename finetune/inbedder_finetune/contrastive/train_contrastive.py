@@ -8,7 +8,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
         batches, anchors = make_data_cube_batches(train_pairs, recipe.curriculum, size, seed)
         train_pairs = [replace(row, is_anchor=is_anchor) for row, is_anchor in zip(train_pairs, anchors, strict=True)]
     order = {} if batches is None else {"batches": _hash_batches(batches)}
-    run = describe_run(recipe, **order)
+    run = describe_run(asdict(recipe), **order)
     checkpoint = find_checkpoint(output, run)
     set_seed(recipe.training.seed)
     mixes_tasks = recipe.batches == "random"
@@ -193,7 +193,7 @@ def _render_card(recipe: ContrastiveRecipe, rows: Sequence[Pair], history: Seque
         f"It was trained with {len(instructions):,} instructions{', such as' if len(instructions) > 20 else ''}:\n\n{examples}"
     )
     licences = {source.path: source.licence for source in recipe.data.sources}
-    return render_card(recipe, summary, licences, [row.source for row in rows], history, seconds)
+    return render_card(asdict(recipe), summary, licences, [row.source for row in rows], history, seconds)
 
 
 def preview(recipe: ContrastiveRecipe) -> str:

@@ -6,7 +6,7 @@ With the ``similarity`` S of m tasks, the value of a tour o is (equation 6, with
 
 The paper searches for it by simulated annealing (``annealing``), and so do recipes by default. "2-opt" improves greedy tours from
 several tasks by reversing parts of them until no reversal gains, and takes the best one. It is faster and finds better tours:
-``finetune/results/tours.json``, written by ``scripts/bench/compare_tours.py``, compares both with the optimum.
+``finetune/results/tours.json``, written by ``scripts/reproduce/compare_tours.py``, compares both with the optimum.
 """
 
 from __future__ import annotations

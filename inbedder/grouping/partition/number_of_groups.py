@@ -3,7 +3,7 @@
 Both criteria compare distances within groups with distances between groups, the silhouette per row (Rousseeuw 1987), the index
 per centre (Davies and Bouldin 1979). Either criterion often prefers the smallest or the largest candidate. On the project's
 labelled sets the geometric mean came nearer to the number of labels than distinct answers and agreement of subsamples, and no
-rule for fewer groups was better (``scripts/bench/measure_counts.py``, numbers in ``evaluation/README.md``).
+rule for fewer groups was better (``scripts.bench.grouping``, numbers in ``evaluation/README.md``).
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ def test_cached_examples_equal_the_tokenized_ones(folder, monkeypatch):
     tokenizer = TOKENIZERS["byte-level"]()
     rows = load_rows(recipe(folder).data)
     direct = make_examples("causal", tokenizer, rows, plan(folder).answer_format)
-    first = load_examples("causal", tokenizer, rows, plan(folder).answer_format, plan(folder).cache)
+    first = load_examples("causal", tokenizer, rows, plan(folder).answer_format, plan(folder).data.cache)
     monkeypatch.setattr("inbedder_finetune.answering.example_cache.make_examples", None)
-    second = load_examples("causal", tokenizer, rows, plan(folder).answer_format, plan(folder).cache)
+    second = load_examples("causal", tokenizer, rows, plan(folder).answer_format, plan(folder).data.cache)
     for example, one, two in zip(direct, first, second, strict=True):
         assert one["input_ids"].tolist() == two["input_ids"].tolist() == example["input_ids"].tolist()
         assert one["labels"].tolist() == example["labels"].tolist()
@@ -48,7 +48,7 @@ def test_cached_examples_equal_the_tokenized_ones(folder, monkeypatch):
 def test_without_a_cache_examples_are_the_same(folder):
     tokenizer = TOKENIZERS["roberta"]()
     rows = load_rows(recipe(folder).data)
-    cached = load_examples("masked", tokenizer, rows, plan(folder).answer_format, plan(folder).cache)
+    cached = load_examples("masked", tokenizer, rows, plan(folder).answer_format, plan(folder).data.cache)
     uncached = load_examples("masked", tokenizer, rows, plan(folder).answer_format, None)
     assert [one["input_ids"].tolist() for one in cached] == [one["input_ids"].tolist() for one in uncached]
 
@@ -99,5 +99,5 @@ def test_an_interrupted_run_leaves_no_file(folder, monkeypatch):
     monkeypatch.setattr("inbedder_finetune.answering.example_cache.make_examples", interrupted)
     with pytest.raises(KeyboardInterrupt):
         rows = load_rows(recipe(folder).data)
-        load_examples("causal", TOKENIZERS["byte-level"](), rows, plan(folder).answer_format, plan(folder).cache)
+        load_examples("causal", TOKENIZERS["byte-level"](), rows, plan(folder).answer_format, plan(folder).data.cache)
     assert not list((folder / "cache").iterdir())

@@ -11,7 +11,7 @@ from inbedder_finetune.questions import read_questions
 from inbedder_finetune.registry import read_method
 from inbedder_finetune.sources import Source
 
-RECIPES = Path(__file__).parents[3] / "finetune" / "recipes"
+ROOT = Path(__file__).parents[3]
 
 
 def write(path, rows):
@@ -71,7 +71,7 @@ def test_only_nltks_stopword_list_holds_negations():
 
 
 def test_the_lists_strip_few_of_the_tiny_answers_differently():
-    lines = (RECIPES.parents[1] / "tests" / "data" / "tiny" / "qa.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "tests" / "data" / "tiny" / "qa.jsonl").read_text(encoding="utf-8").splitlines()
     answers = [json.loads(line)["output"] for line in lines]
     differ = sum(strip_stopwords(answer) != strip_stopwords(answer, "nltk") for answer in answers)
     assert (differ, len(answers)) == (9, 240)
@@ -86,7 +86,7 @@ def test_a_recipe_chooses_the_list(tmp_path):
 
 @pytest.mark.parametrize("name", ["llama-2-7b", "llama-2-7b-qlora", "opt-1.3b", "opt-2.7b", "roberta-large"])
 def test_the_papers_recipes_use_nltks_list(name):
-    _, recipe = read_method(RECIPES / f"{name}.yaml")
+    _, recipe = read_method(name)
     assert (recipe.data.strip_stopwords, recipe.data.stopwords) == (True, "nltk")
 
 

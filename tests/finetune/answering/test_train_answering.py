@@ -22,8 +22,6 @@ from inbedder_finetune.answering.training_row import Row
 from inbedder_finetune.registry import read_method
 from tests.conftest import GOLDEN
 
-ROOT = GOLDEN.parents[2]
-
 
 def make_recipe(model, data, output, *, training=None, **settings):
     return parse_recipe(
@@ -100,9 +98,10 @@ def test_soft_tokens_and_adapters_of_the_question_are_read_as_trained(make_model
     assert (model.pooling, model.options.encoding.max_new_tokens) == ("soft-gen", 2)
     assert model.backbone.text_model is not None
     row = Row("I love cats", "What animals do they love?", "cats", "qa")
-    example = make_examples("causal", model.backbone.tokenizer, [row], resolve_plan(recipe).answer_format)
+    plan = resolve_plan(recipe)
+    example = make_examples("causal", model.backbone.tokenizer, [row], plan.answer_format)
     adapted = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(make_model("llama")), tmp_path / "out").eval()
-    forward = choose_family(load_trainable(recipe, 1), recipe).forward
+    forward = choose_family(load_trainable(plan.model, plan.schedule, 1), plan.model, None).forward
     output = forward(adapted, adapted.get_base_model(), Collator(0, side="left")(example))
     vector = pool_states(output, "soft-gen")[0, -1].detach().numpy()
     assert np.abs(model.encode(row.text, row.instruction) - vector).max() < 1e-4
@@ -340,7 +339,7 @@ def test_the_papers_recipes_run_with_tiny_weights_and_local_rows(make_model, dat
     changes = [f"model={make_model(family)}", "max_length=96", "max_answer_tokens=8", "training.max_steps=2"]
     changes += [f"data.folder={data}", "data.sources=[qa.jsonl]", "data.cache=null", f"training.output={tmp_path / 'out'}"]
     changes += ["training.batch_size=16", "training.micro_batch=8"]
-    settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", changes)[1]
+    settings = read_method(recipe, changes)[1]
     assert settings.training.scheduler == "cosine" and settings.training.warmup == 0.03
     model = InBedder(finetune(settings))
     assert model.encode(["I love cats"], "What animals do they love?").shape == (1, 16 if family == "narrow-opt" else 32)
@@ -351,11 +350,12 @@ def test_weights_in_nf4_train_in_bfloat16_with_double_quantization(make_model, d
     settings = {"quantization": "nf4", "lora": {"r": 4, "alpha": 8}}
     for bf16, dtype in ((True, torch.bfloat16), (False, torch.float32)):
         recipe = make_recipe(make_model("llama"), data, tmp_path / "out", training={"bf16": bf16}, **settings)
-        loaded = load_trainable(recipe, 1)
+        plan = resolve_plan(recipe)
+        loaded = load_trainable(plan.model, plan.schedule, 1)
         layers = [module for module in loaded.model.modules() if type(module).__name__ == "Linear4bit"]
         assert {layer.compute_dtype for layer in layers} == {dtype}
         assert all(layer.weight.quant_state.nested for layer in layers)
-        parameters = list(prepare_model(loaded.model, recipe).named_parameters())
+        parameters = list(prepare_model(loaded.model, plan.model, plan.schedule).named_parameters())
         assert {weight.dtype for name, weight in parameters if "layer" not in name or "lora" in name} == {torch.float32}
 
 
@@ -372,7 +372,7 @@ def test_weights_in_nf4_train_in_bfloat16_with_double_quantization(make_model, d
     ],
 )
 def test_the_papers_recipes_have_the_settings_of_the_authors(recipe, base):
-    settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", [])[1]
+    settings = read_method(recipe, [])[1]
     training, (source,) = settings.training, settings.data.sources
     assert (settings.model, settings.max_length, training.output) == (base, 512, f"runs/{recipe}")
     assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (1, 64, 2e-5, 2000)
@@ -388,7 +388,7 @@ def test_the_papers_recipes_have_the_settings_of_the_authors(recipe, base):
     ("recipe", "base"), [("alpaca-opt-2.7b", "facebook/opt-2.7b"), ("alpaca-roberta-large", "FacebookAI/roberta-large")]
 )
 def test_alpaca_baselines_have_the_settings_of_the_authors(recipe, base):
-    settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", [])[1]
+    settings = read_method(recipe, [])[1]
     training = settings.training
     assert (settings.model, settings.max_length, settings.data.strip_stopwords) == (base, 512, False)
     assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (3, 64, 2e-5, 2000)

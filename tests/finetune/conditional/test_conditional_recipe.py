@@ -10,7 +10,7 @@ from inbedder_finetune.conditional.conditional_recipe import parse_recipe
 from inbedder_finetune.recipe import read_settings
 from inbedder_finetune.registry import read_method
 
-RECIPES = Path(__file__).parents[3] / "finetune" / "recipes"
+RECIPES = Path(__file__).parents[3] / "finetune" / "recipes" / "csts"
 
 
 @pytest.mark.parametrize("kind", ["cross", "bi", "tri"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from inbedder.errors import InputError
 from inbedder_finetune.curriculum.annealing import anneal
 from inbedder_finetune.curriculum.task_tours import build_greedy_tour, measure_tour, order_tasks, run_two_opt
-from scripts.bench.compare_tours import compute_upper_bound, of_all, sample_similarity
+from scripts.reproduce.compare_tours import compute_upper_bound, find_optimal_value, sample_similarity
 
 ROOT = Path(__file__).parents[3]
 
@@ -19,21 +19,23 @@ ROOT = Path(__file__).parents[3]
 def test_few_tasks_get_the_best_of_all_tours(tasks, width):
     for seed in range(10):
         similarity = sample_similarity(tasks, seed, width)
-        assert measure_tour(similarity, order_tasks(similarity, seed=seed)) == pytest.approx(of_all(similarity), abs=1e-9), seed
+        assert measure_tour(similarity, order_tasks(similarity, seed=seed)) == pytest.approx(
+            find_optimal_value(similarity), abs=1e-9
+        ), seed
 
 
 def test_annealing_is_close_to_the_best_of_all_tours():
     for seed in range(10):
         similarity = sample_similarity(6, seed)
         value = measure_tour(similarity, order_tasks(similarity, method="annealing", steps=50_000, seed=seed))
-        assert 0.97 * of_all(similarity) < value < of_all(similarity) + 1e-9, seed
+        assert 0.97 * find_optimal_value(similarity) < value < find_optimal_value(similarity) + 1e-9, seed
 
 
 @pytest.mark.parametrize("width", [0, 3])
 def test_the_upper_bound_is_close_to_the_best_tour(width):
     for seed in range(8):
         similarity = sample_similarity(7, seed, width)
-        best, bound = of_all(similarity), compute_upper_bound(similarity, rounds=200)
+        best, bound = find_optimal_value(similarity), compute_upper_bound(similarity, rounds=200)
         assert best <= bound + 1e-9
         assert bound < best + 0.35, seed
 

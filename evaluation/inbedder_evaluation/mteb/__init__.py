@@ -1,0 +1,1 @@
+"""MTEB's benchmark, tasks and results."""

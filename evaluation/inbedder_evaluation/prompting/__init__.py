@@ -1,0 +1,1 @@
+"""Prompted language models: few-shot ratings and in-context examples."""

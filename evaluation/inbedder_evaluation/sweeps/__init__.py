@@ -1,0 +1,1 @@
+"""Comparisons of poolings, layers, precisions, instructions and models."""

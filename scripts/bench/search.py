@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Measure milliseconds per query and disk size of an index, by number of rows.
+
+    python -m scripts.bench.search --rows 10000 --rows 100000
+
+The base encoder's vectors are synthetic (random, around 200 centres); the texts are the demo's reviews with a number appended.
+"cold" is the first search of an opened index under an instruction, which encodes query and candidates; "warm" repeats it ("cpu":
+CPU time of this process); "engine" finds the candidates and does not rank them again. Recall of an approximate index is the share
+of the exact 200 nearest rows that it finds.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from inbedder import InBedder
+from inbedder.search import Index
+from inbedder.search.arrow import build_schema, build_table, to_list_array, to_matrix
+from inbedder.search.index_rows import Rows
+from inbedder.search.ranking import find_candidates
+from inbedder.search.storage import Storage
+from inbedder.vectors.vectors import Vectors, normalize_vectors
+from scripts.bench.benchmark_inputs import RESULTS
+from scripts.bench.harness import REVIEWS, describe_run, make_parser, write_results
+
+QUESTION = "What does the customer talk about?"
+QUERIES = ("the waiter was rude", "cold food", "great haircut", "my phone broke", "long queue")
+WIDTH, CENTRES, BATCH, REPEATS, CANDIDATES = 384, 200, 20_000, 5, 200
+
+
+def make_vectors(count: int, draw: np.random.Generator, centres: Vectors) -> Vectors:
+    """Make random unit vectors around centres."""
+    return normalize_vectors(
+        centres[draw.integers(len(centres), size=count)] + draw.normal(size=(count, WIDTH), scale=0.05).astype(np.float32)
+    )
+
+
+def build(folder: Path, count: int, model: InBedder) -> Storage:
+    """Build an index of synthetic vectors."""
+    with REVIEWS.open(encoding="utf-8") as file:
+        texts = [row["text"] for row in csv.DictReader(file)]
+    schema = build_schema(Rows([], [], {}), WIDTH)
+    storage = Storage.create(folder, schema, model.spec)
+    draw = np.random.default_rng(0)
+    centres = normalize_vectors(draw.normal(size=(CENTRES, WIDTH)).astype(np.float32))
+    for start in range(0, count, BATCH):
+        numbers = range(start, min(start + BATCH, count))
+        columns = {"id": [str(number) for number in numbers], "text": [f"{texts[n % len(texts)]} ({n})" for n in numbers]}
+        storage.append(
+            build_table({**columns, "generic": to_list_array(make_vectors(len(numbers), draw, centres))}, storage.table.schema)
+        )
+    storage.compact(timedelta(milliseconds=1))
+    storage.make_indexes()
+    storage.set_metadata("text", built="yes")
+    return storage
+
+
+def measure_milliseconds(function: Callable[[], Any], repeats: int = REPEATS) -> list[float]:
+    """Time repeated calls."""
+    results = []
+    for _ in range(repeats):
+        start_time = time.perf_counter()
+        function()
+        results.append(round(1000 * (time.perf_counter() - start_time), 1))
+    return results
+
+
+def measure_recall(storage: Storage) -> float:
+    """Measure the share of the exact nearest rows that the index finds, over synthetic queries."""
+    draw = np.random.default_rng(1)
+    centres = normalize_vectors(np.random.default_rng(0).normal(size=(CENTRES, WIDTH)).astype(np.float32))
+    shares = []
+    for vector in make_vectors(10, draw, centres):
+        results = find_candidates(storage, vector, None, CANDIDATES, None, ["id"])[0]["id"].to_pylist()
+        search = storage.table.search(vector, vector_column_name="generic").distance_type("cosine").bypass_vector_index()
+        exact = search.select(["id", "_distance"]).limit(CANDIDATES).to_arrow()["id"].to_pylist()
+        shares.append(len(set(results) & set(exact)) / CANDIDATES)
+    return round(float(np.mean(shares)), 3)
+
+
+def measure(count: int, model: InBedder, place: Path) -> dict[str, Any]:
+    """Measure an index of one size."""
+    folder = place / "synthetic.index"
+    start_time = time.perf_counter()
+    storage = build(folder, count, model)
+    seconds = round(time.perf_counter() - start_time, 1)
+    vector = to_matrix(pa.chunked_array([to_list_array(np.ones((1, WIDTH), dtype=np.float32))]))[0]
+    columns = ["id", "text"]
+    engine = measure_milliseconds(lambda: find_candidates(storage, vector, None, CANDIDATES, None, columns), 10)
+    cold, warm = [], []
+    busy = 0.0
+    for query in QUERIES:
+        index = Index.open(folder, model)
+        cold += measure_milliseconds(lambda index=index, query=query: index.search(query, QUESTION, candidates=CANDIDATES), 1)
+        began_busy = time.process_time()
+        warm += measure_milliseconds(lambda index=index, query=query: index.search(query, QUESTION, candidates=CANDIDATES))
+        busy += time.process_time() - began_busy
+    results = {
+        "rows": count,
+        "seconds_to_build": seconds,
+        "engine": storage.engine,
+        "bytes": storage.size,
+        "ms_engine": round(median(engine), 1),
+        "ms_cold": round(median(cold), 1),
+        "ms_warm": round(median(warm), 1),
+        "ms_warm_all": warm,
+        "cpu_ms_warm": round(1000 * busy / len(warm), 1),
+    }
+    if "exact" not in storage.engine:
+        results["recall_of_exact"] = measure_recall(storage)
+    shutil.rmtree(folder)
+    return results
+
+
+def main() -> None:
+    """Measure every size, and write after each."""
+    parser = make_parser(__doc__, RESULTS / "index_speed.json")
+    parser.add_argument("--rows", type=int, action="append", required=True)
+    options = parser.parse_args()
+    model = InBedder()
+    results: dict[str, Any] = {
+        **describe_run(options, ("torch", "transformers", "lancedb")),
+        "model": f"mini in {model.compute_dtype}",
+        "sizes": [],
+    }
+    with tempfile.TemporaryDirectory() as place:
+        for count in options.rows:
+            load = os.getloadavg()[0]
+            results["sizes"].append({**measure(count, model, Path(place)), "load_average_before": round(load, 1)})
+            write_results(options.output, results)
+            print(json.dumps(results["sizes"][-1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Compare orders of tasks: 2-opt, a greedy tour, and annealing as Data-CUBE publishes it, by their distance to the optimum.
+
+For 9 tasks the optimal tour is known. For 330 it is not: ``compute_upper_bound`` bounds a tour's distance to the optimum.
+
+python scripts/reproduce/compare_tours.py --machine "2-core Xeon 2.5 GHz" -o finetune/results/tours.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse.csgraph import minimum_spanning_tree
+
+from inbedder.io.files import atomic_write
+from inbedder_finetune.curriculum.task_tours import Floats, build_greedy_tour, measure_tour, order_tasks
+
+METHODS = ("2-opt", "greedy", "annealing")
+STEPS_PER_TASK = 50_000
+"""Number of annealing steps per task of few tasks, which need fewer than the paper's 2 million."""
+KINDS = {"uniform": 0, "cosines of 384 normal numbers": 384, "cosines of 8 normal numbers": 8}
+
+
+def sample_similarity(tasks: int, seed: int, width: int = 0) -> Floats:
+    """Sample similarities of tasks: uniform in [0, 1] for a width of 0, otherwise cosines of normal vectors of that width."""
+    draw = np.random.default_rng(seed)
+    if not width:
+        upper = np.triu(draw.random((tasks, tasks)), 1)
+        return upper + upper.T
+    vectors = draw.normal(size=(tasks, width))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors @ vectors.T
+
+
+def find_optimal_value(similarity: Floats) -> float:
+    """Compute the value of the optimal tour."""
+    inner = itertools.permutations(range(1, len(similarity)))
+    tours = np.array([(0, *tour) for tour in inner if tour[0] < tour[-1]])
+    return float(similarity[tours, np.roll(tours, -1, axis=1)].sum(axis=1).max())
+
+
+def compute_upper_bound(similarity: Floats, rounds: int = 400) -> float:
+    """Compute the Held-Karp upper bound on a tour's value.
+
+    A tour is a spanning tree of all tasks but one, plus two edges of that task, so its value is at most that of the best such
+    1-tree. Adding a number to all edges of a task changes all tours equally, but 1-trees by the task's degree; the numbers of
+    tasks with more than two edges are lowered step by step.
+    """
+    tasks = len(similarity)
+    shifts, smallest_bound, step = np.zeros(tasks), np.inf, float(similarity.std())
+    for _ in range(rounds):
+        shifted = similarity + shifts[:, None] + shifts
+        costs = shifted[1:, 1:].max() + 1 - shifted[1:, 1:]  # above 0, as scipy takes 0 for no edge
+        first, second = minimum_spanning_tree(np.triu(costs, 1)).nonzero()
+        ends = np.sort(np.argsort(-shifted[0, 1:])[:2]) + 1
+        edges = np.concatenate([np.stack([first + 1, second + 1], axis=1), [[0, end] for end in ends]])
+        smallest_bound = min(smallest_bound, float(shifted[edges[:, 0], edges[:, 1]].sum() - 2 * shifts.sum()))
+        degrees = np.bincount(edges.ravel(), minlength=tasks)
+        shifts -= step * (degrees - 2)
+        step *= 0.98
+    return smallest_bound
+
+
+def time_tour(similarity: Floats, make_tour: Callable[[], Sequence[int]]) -> dict[str, float]:
+    """Measure the value of a tour and the time to build it."""
+    wall, processor = time.perf_counter(), time.process_time()
+    tour = make_tour()
+    times = {"seconds": time.perf_counter() - wall, "processor_seconds": time.process_time() - processor}
+    return {"similarity": round(measure_tour(similarity, tour), 4)} | {name: round(value, 2) for name, value in times.items()}
+
+
+def compare_on_many_tasks(kind: str, tasks: int, seed: int) -> dict[str, object]:
+    """Compare the methods on one sampled instance."""
+    similarity = sample_similarity(tasks, seed, KINDS[kind])
+    ways: dict[str, Callable[[], Sequence[int]]] = {
+        "2-opt": lambda: order_tasks(similarity, seed=seed),
+        "greedy": lambda: build_greedy_tour(similarity, 0),
+        "annealing": lambda: order_tasks(similarity, method="annealing", seed=seed),
+    }
+    cells = {name: time_tour(similarity, make_tour) for name, make_tour in ways.items()}
+    bound = compute_upper_bound(similarity)
+    for cell in cells.values():
+        cell["share_of_2_opt"] = round(cell["similarity"] / cells["2-opt"]["similarity"], 4)
+        cell["share_of_bound"] = round(cell["similarity"] / bound, 4)
+    return {"similarities": kind, "tasks": tasks, "seed": seed, "bound": round(bound, 4), "methods": cells}
+
+
+def compare_on_few_tasks(kind: str, tasks: int, seeds: int) -> dict[str, object]:
+    """Count how often each method finds the optimal tour, and compute its share of the optimal value."""
+    worth: dict[str, list[float]] = {method: [] for method in METHODS}
+    best = []
+    for seed in range(seeds):
+        similarity = sample_similarity(tasks, seed, KINDS[kind])
+        best.append(find_optimal_value(similarity))
+        for method, values in worth.items():
+            if method == "greedy":
+                tour = build_greedy_tour(similarity)
+            else:
+                tour = order_tasks(similarity, method=method, steps=STEPS_PER_TASK * tasks, seed=seed)
+            values.append(measure_tour(similarity, tour))
+    wins = {method: sum(np.array(values) > np.array(best) - 1e-9) for method, values in worth.items()}
+    return {
+        "similarities": kind,
+        "tasks": tasks,
+        "seeds": seeds,
+        "best_tours": {method: int(count) for method, count in wins.items()},
+        "share_of_best": {method: round(sum(values) / sum(best), 4) for method, values in worth.items()},
+    }
+
+
+def make_table(results: Mapping[str, Any]) -> str:
+    """Format the distances to the optimum as Markdown: for 9 tasks to the optimal tour, for 330 to the bound, in percent.
+
+    Args:
+        results: The content of ``tours.json``.
+
+    Returns:
+        A table with a row per kind of similarities.
+    """
+    heads = [f"{method}, {tasks} tasks" for tasks in ("9", "330") for method in METHODS]
+    lines = ["| similarities | " + " | ".join(heads) + " |", "| --- |" + " --: |" * len(heads)]
+    for few in results["nine_tasks"]:
+        many = [cell for cell in results["many_tasks"] if cell["similarities"] == few["similarities"]]
+        shares = [few["share_of_best"][method] for method in METHODS]
+        shares += [float(np.mean([cell["methods"][method]["share_of_bound"] for cell in many])) for method in METHODS]
+        lines.append(f"| {few['similarities']} | " + " | ".join(f"{100 * (1 - share):.1f}" for share in shares) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Compare and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--machine", default="unnamed")
+    parser.add_argument("--seeds", type=int, default=3, help="instances of 330 tasks of each kind")
+    parser.add_argument("--small-seeds", type=int, default=30, help="instances of 9 tasks of each kind")
+    options = parser.parse_args()
+    results = {
+        "command": f"python scripts/reproduce/compare_tours.py {shlex.join(sys.argv[1:])}",
+        "machine": options.machine,
+        "numpy": np.__version__,
+        "nine_tasks": [compare_on_few_tasks(kind, 9, options.small_seeds) for kind in KINDS],
+        "many_tasks": [compare_on_many_tasks(kind, 330, seed) for kind in KINDS for seed in range(options.seeds)],
+    }
+    with atomic_write(options.output) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(make_table(results))
+
+
+if __name__ == "__main__":
+    main()
