@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
+from inbedder.grouping.clustering import ClusterResult
 from inbedder.grouping.compare.crosstab import crosstab
 from inbedder.grouping.compare.timelines import make_timelines
 from inbedder.grouping.report.page import save_report
-from inbedder.grouping.result import ClusterResult
 from inbedder.io.files import atomic_write
 from inbedder.prompting.stopwords import load_stopwords
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError
+from inbedder.grouping.grouped_texts import LabelAgreement
 from inbedder.io.cell_values import is_blank
 from inbedder.prompting.words import find_stopwords, split_spaceless
 from inbedder.vectors.vectors import normalize_vectors
 
 if TYPE_CHECKING:
-    from inbedder.grouping.partition.partition import Labels
+    from inbedder.vectors.vectors import Labels
 
 Weighting = Literal["paper", "standing-out", "class-tfidf"]
 WORD = r"(?u)\b\w[\w'-]+\b"
@@ -31,20 +31,6 @@ MIN_SCORE = 1e-9
 NO_LABEL = "(no label)"
 MIN_EXCESS = 0.25
 """Minimum share of a keyword's weight by which it exceeds its mean in the other clusters."""
-
-
-@dataclass(frozen=True)
-class LabelAgreement:
-    """The agreement of clusters with a label column."""
-
-    composition: list[dict[str, int]]
-    """Count of each label per cluster, the most frequent first."""
-    entropy: list[float]
-    """Entropy of each cluster's labels in bits; 0 if all labels are equal."""
-    v_measure: float
-    """Harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007)."""
-    unlabelled: int = 0
-    """Number of texts without a label, which count as "(no label)" in the composition and in neither measure."""
 
 
 def find_keywords(answers: Sequence[str], labels: Labels, top: int = 8, *, weighting: Weighting = "paper") -> list[list[str]]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from inbedder.grouping.partition.partition import Labels
-from inbedder.grouping.temperature import compute_probabilities, fit_temperature
-from inbedder.vectors.vectors import Vectors, normalize_vectors
+from inbedder.grouping.partition.temperature import compute_probabilities, fit_temperature
+from inbedder.vectors.vectors import Labels, Vectors, normalize_vectors
 
 
 def measure_group_shares(vectors: Vectors, labels: Labels, seed: int = 0) -> Vectors:

@@ -7,16 +7,17 @@ from inbedder import InBedder, cluster
 from inbedder.errors import InputError
 from inbedder.grouping.describe.explain import find_keywords
 from inbedder.grouping.describe.loose_groups import is_mixed
-from inbedder.grouping.describe.naming import (
+from inbedder.grouping.grouped_texts import deduplicate_group_names
+from inbedder.grouping.names.group_contents import GroupContents
+from inbedder.grouping.names.namers import NAMERS
+from inbedder.grouping.names.naming import (
     collect_contents,
-    deduplicate_group_names,
     deduplicate_names,
     find_namer,
     get_namer_name,
     name_groups,
 )
-from inbedder.grouping.describe.titles import TitleWriter
-from inbedder.grouping.namers import NAMERS, GroupContents
+from inbedder.grouping.names.titles import TitleWriter
 
 ANSWERS = ["late delivery", "late delivery", "slow delivery", "rude staff", "rude waiter", "rude staff"]
 LABELS = np.array([0, 0, 0, 1, 1, 1])
