@@ -19,7 +19,7 @@ from inbedder.grouping.assign.new_groups import Batch, describe_new_groups
 from inbedder.grouping.clustering import cluster
 from inbedder.grouping.partition.group_distances import find_nearest_centres, find_new_groups, measure_typicality
 from inbedder.grouping.prepare.apart_from import remove_directions
-from inbedder.grouping.stored.saved_files import lock_grouping, read_grouping_files
+from inbedder.grouping.stored.saved_files import lock_grouping, read_grouping_files, write_locked
 from inbedder.grouping.stored.stored_grouping import StoredGrouping
 from inbedder.grouping.stored.stored_groups import Route
 from inbedder.prompting.templates import check_texts
@@ -140,7 +140,7 @@ class Grouping(StoredGrouping):
         with lock_grouping(folder) as root:
             grouping = cls.load(root, model, **load_options)
             yield grouping
-            grouping._write(root)
+            grouping._saved = root.resolve(), write_locked(root, *grouping._serialize())
 
     @property
     def model(self) -> InBedder:

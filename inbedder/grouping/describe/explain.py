@@ -24,7 +24,7 @@ from inbedder.vectors.vectors import normalize_vectors
 if TYPE_CHECKING:
     from inbedder.vectors.vectors import Labels
 
-Weighting = Literal["paper", "standing-out", "class-tfidf"]
+Weighting = Literal["paper", "standing-out"]
 WORD = r"(?u)\b\w[\w'-]+\b"
 MIN_SCORE = 1e-9
 """Minimum score of a keyword; lower scores are rounding errors."""
@@ -42,8 +42,7 @@ def find_keywords(answers: Sequence[str], labels: Labels, top: int = 8, *, weigh
         top: Maximum number of words per cluster.
         weighting: "paper" follows the authors' code: scikit-learn's default TF-IDF, ranked by a word's weight minus its mean over
             all clusters. "standing-out", for texts instead of answers, removes stopwords, dampens counts, ranks by the weight
-            minus its mean in the other clusters and drops words with a small excess. "class-tfidf" is BERTopic's: a word's share
-            of the cluster's words times log(1 + words per cluster / the word's count in all clusters).
+            minus its mean in the other clusters and drops words with a small excess.
 
     Returns:
         k lists of words, the most distinctive first; empty for a cluster without words.
@@ -94,20 +93,9 @@ def _list_content_words(document: str) -> list[str]:
     return content_words
 
 
-def _score_by_class_tfidf(documents: Sequence[str]) -> WordScores:
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    vectorizer = CountVectorizer()
-    counts = vectorizer.fit_transform(documents).toarray()
-    words_per_document = int(counts.sum(axis=1).mean())
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return vectorizer.get_feature_names_out(), shares * np.log1p(words_per_document / counts.sum(axis=0))
-
-
 _WEIGHTINGS: dict[str, Callable[[Sequence[str]], WordScores]] = {
     "paper": _score_as_paper,
     "standing-out": _score_by_excess,
-    "class-tfidf": _score_by_class_tfidf,
 }
 
 

@@ -17,7 +17,7 @@ from inbedder.grouping.grouped_texts import NO_INSTRUCTION
 from inbedder.grouping.partition.group_distances import measure_member_distances
 from inbedder.grouping.provenance import Provenance
 from inbedder.grouping.stored.level_centres import find_centres
-from inbedder.grouping.stored.saved_files import HASH, lock_grouping, make_damage_error, read_grouping_files, write_locked
+from inbedder.grouping.stored.saved_files import HASH, make_damage_error, read_grouping_files, write_grouping_files
 from inbedder.grouping.stored.stored_groups import Route, StoredGroup, check_new_names, count_answers, merge_stored_groups
 from inbedder.prompting.templates import check_strings
 from inbedder.runtime.user_paths import expand_path
@@ -154,14 +154,9 @@ class StoredGrouping:
         Raises:
             InputError: If the folder cannot be used, or another process saved there since this grouping was loaded.
         """
-        path = expand_path(folder).resolve()
-        replaces = self._saved[1] if self._saved is not None and self._saved[0] == path else None
-        with lock_grouping(folder) as root:
-            self._write(root, replaces)
-
-    def _write(self, root: Path, replaces: str | None = None) -> None:
-        """Write the files of the grouping within ``lock_grouping``."""
-        self._saved = root.resolve(), write_locked(root, *self._serialize(), replaces)
+        root = expand_path(folder).resolve()
+        replaces = self._saved[1] if self._saved is not None and self._saved[0] == root else None
+        self._saved = root, write_grouping_files(folder, *self._serialize(), replaces)
 
     def _serialize(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Make the content of ``grouping.json`` and the arrays."""

@@ -59,12 +59,6 @@ def test_each_namer_names_in_its_own_way(model, namer, names):
     assert name_groups(find_namer(namer, model), groups_of()) == names
 
 
-def test_class_tfidf_ranks_frequent_words_higher_than_the_paper():
-    answers, labels = ["bank bank bank bank account", "bank bank bank bank card"], np.array([0, 1])
-    assert find_keywords(answers, labels, top=1) == [["account"], ["card"]]
-    assert find_keywords(answers, labels, top=1, weighting="class-tfidf") == [["bank"], ["bank"]]
-
-
 def test_the_central_answer_is_closest_to_the_mean_and_cut_if_long():
     vectors = np.array([[1, 0], [0.8, 0.6], [0, 1]], dtype=np.float32)
     group = GroupContents(["a", "b", "c"], ["east", "middle", "north"], vectors, [])
