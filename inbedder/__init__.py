@@ -10,11 +10,10 @@ if TYPE_CHECKING:
     from inbedder.conditional import ConditionalEncoder
     from inbedder.embedder import InBedder
     from inbedder.errors import InbedderError
-    from inbedder.grouping.clustering import cluster
+    from inbedder.grouping.assign.grouping import Grouping
+    from inbedder.grouping.clustering import ClusterResult, cluster
     from inbedder.grouping.compare.crosstab import crosstab
     from inbedder.grouping.questions.wording_agreement import compare_wordings
-    from inbedder.grouping.result import ClusterResult
-    from inbedder.grouping.stored.saving import Grouping
     from inbedder.prompting.templates import PromptTemplate
 
 __version__ = "0.1.0"
@@ -33,9 +32,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ClusterResult": "inbedder.grouping.result",
+    "ClusterResult": "inbedder.grouping.clustering",
     "ConditionalEncoder": "inbedder.conditional",
-    "Grouping": "inbedder.grouping.stored.saving",
+    "Grouping": "inbedder.grouping.assign.grouping",
     "InBedder": "inbedder.embedder",
     "InbedderError": "inbedder.errors",
     "PromptTemplate": "inbedder.prompting.templates",

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inbedder.grouping.describe.describe_groups import GroupedRows, answer_rows, describe_groups
+from inbedder.grouping.clustering import ClusterResult
+from inbedder.grouping.describe.describe_groups import describe_groups
+from inbedder.grouping.grouped_texts import NO_INSTRUCTION
 from inbedder.grouping.provenance import Provenance
-from inbedder.grouping.result import ClusterResult
 
 if TYPE_CHECKING:
     from inbedder.classification.category_result import Classification
@@ -33,14 +34,17 @@ def make_category_groups(classification: Classification, model: InBedder, **opti
     rank = np.full(len(classification.categories) + 1, len(order), dtype=np.int64)  # the last entry is for -1
     rank[order] = np.arange(len(order))
     names = [classification.categories[number].name for number in order]
-    answers = answer_rows(model, texts, question, np.arange(len(texts)), options)
-    return describe_groups(
-        ClusterResult,
-        model,
-        question,
-        GroupedRows(texts, classification.embeddings, rank[labels], answers),
-        [*names, ""] if has_others else names,
+    provenance = Provenance(model.spec, question)
+    answers = provenance.answer(model, texts, **options)
+    vectors, names = classification.embeddings, [*names, ""] if has_others else names
+    return ClusterResult(
+        instruction=NO_INSTRUCTION if question is None else question,
+        texts=texts,
+        labels=rank[labels],
+        answers=answers,
+        embeddings=vectors,
         left_out=len(order) if has_others else None,
-        provenance=Provenance(model.spec, question),
+        provenance=provenance,
         index=classification.index,
+        **describe_groups(texts, vectors, rank[labels], answers, names)._asdict(),
     )

@@ -11,14 +11,13 @@ import numpy as np
 from inbedder.arguments import check_integer
 from inbedder.classification.category_scores import DEFAULT_TEMPERATURE
 from inbedder.errors import import_extra
-from inbedder.grouping.temperature import compute_probabilities
+from inbedder.grouping.partition.temperature import compute_probabilities
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from inbedder.classification.categories import Category
-    from inbedder.grouping.partition.partition import Labels
-    from inbedder.vectors.vectors import Vectors
+    from inbedder.vectors.vectors import Labels, Vectors
 
 NO_CATEGORY = "none of these"
 """Name of the category of texts that fit none."""

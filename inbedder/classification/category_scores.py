@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from inbedder.grouping.partition.partition import Labels
-    from inbedder.vectors.vectors import Vectors
+    from inbedder.vectors.vectors import Labels, Vectors
 
 DEFAULT_TEMPERATURE = 0.07
 """Temperature without labelled rows; the probabilities then only order the categories."""

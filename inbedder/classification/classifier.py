@@ -20,12 +20,12 @@ from inbedder.classification.category_scores import choose_categories, find_min_
 from inbedder.embedder import InBedder
 from inbedder.encoding.language_scope import check_language_once
 from inbedder.errors import InputError, format_names
-from inbedder.grouping.partition.partition import Labels
-from inbedder.grouping.temperature import fit_temperature
+from inbedder.grouping.partition.temperature import fit_temperature
+from inbedder.grouping.provenance import resolve_model
 from inbedder.io.cell_values import is_blank
 from inbedder.io.column_types import format_number
 from inbedder.prompting.templates import check_texts
-from inbedder.vectors.vectors import Vectors, normalize_vectors, similarity
+from inbedder.vectors.vectors import Labels, Vectors, normalize_vectors, similarity
 
 MIN_CALIBRATION_ROWS = 20
 """Minimum number of labelled rows to fit a temperature."""
@@ -79,7 +79,7 @@ def classify(
     known_labels = None if labels is None else _parse_labels(labels, parsed, len(rows))
     if embeddings is not None:
         embeddings = check_vectors("embeddings", embeddings, rows)
-    embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
+    embedder = resolve_model(model)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     if embeddings is None:
         embeddings = embedder.encode(rows, instruction, **options)

@@ -25,9 +25,9 @@ from inbedder.cli.shared_options import (
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
-    from inbedder.grouping.result import ClusterResult
-    from inbedder.grouping.stored.assignment import Assignment
-    from inbedder.grouping.stored.saving import Grouping
+    from inbedder.grouping.assign.assignment import Assignment
+    from inbedder.grouping.assign.grouping import Grouping
+    from inbedder.grouping.clustering import ClusterResult
 
 
 @with_model_options
@@ -52,7 +52,7 @@ def assign(
 ) -> None:
     """Assign new texts to saved groups."""
     check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
-    from inbedder.grouping.stored.saving import Grouping
+    from inbedder.grouping.assign.grouping import Grouping
 
     folders = list_grouping_folders(folder)
     models: dict[str, InBedder] = {}
@@ -109,7 +109,7 @@ def check_save_folders(folder: Path | None, count: int) -> None:
 
 def save_groupings(results: Sequence[ClusterResult], folder: Path) -> None:
     """Save the grouping of one question in a folder, or those of several questions in its subfolders 1, 2, ..."""
-    from inbedder.grouping.stored.saving import Grouping
+    from inbedder.grouping.assign.grouping import Grouping
 
     groupings = [Grouping.of(result) for result in results]
     for grouping, path in zip(groupings, _list_target_folders(folder, len(groupings)), strict=True):

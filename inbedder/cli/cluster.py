@@ -37,7 +37,7 @@ from inbedder.runtime.timings import time_stage
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
-    from inbedder.grouping.result import ClusterResult
+    from inbedder.grouping.clustering import ClusterResult
 
 Outputs = Annotated[
     list[Path],
@@ -160,7 +160,8 @@ def _cluster_texts(
 ) -> list[ClusterResult]:
     """Group texts under each instruction, or once under all of them; make the names of the groups distinct."""
     from inbedder.grouping.clustering import cluster as cluster_texts
-    from inbedder.grouping.describe.naming import deduplicate_group_names, find_namer
+    from inbedder.grouping.grouped_texts import deduplicate_group_names
+    from inbedder.grouping.names.naming import find_namer
 
     options["namer"] = find_namer(options.get("namer", "phrases"), options["model"])  # checked before the model runs
     if one_question:

@@ -13,9 +13,9 @@ from inbedder.cli.shared_options import print_message
 if TYPE_CHECKING:
     from inbedder.cli.crosstab_tables import CrossTabulation
     from inbedder.cli.deferred_errors import DeferredErrors
-    from inbedder.grouping.describe.explain import LabelAgreement
+    from inbedder.grouping.clustering import ClusterResult
     from inbedder.grouping.document_parts import DocumentParts
-    from inbedder.grouping.result import ClusterResult
+    from inbedder.grouping.grouped_texts import LabelAgreement
     from inbedder.io.tables import Table
 
 Title = Annotated[str | None, typer.Option(help="Title of the .html report; default: the name of the input.")]
@@ -75,8 +75,8 @@ def choose_title(title: str | None, source: str) -> str:
 
 def _print_groups(results: Sequence[ClusterResult]) -> None:
     """Print number, size and name of each group, the agreement with known labels, and notes."""
+    from inbedder.grouping.describe.deduplicate import describe_duplicate_questions
     from inbedder.grouping.describe.loose_groups import LOOSE_ADVICE, LOOSE_MARK, explain_loose_group
-    from inbedder.grouping.partition.deduplicate import describe_duplicate_questions
 
     has_loose_groups = False
     for result in results:

@@ -13,9 +13,9 @@ from inbedder.cli.shared_options import CONTROL_ESCAPES, print_message, print_re
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
+    from inbedder.grouping.clustering import ClusterResult
     from inbedder.grouping.compare.crosstab import CrossTable
     from inbedder.grouping.compare.timelines import Timeline
-    from inbedder.grouping.result import ClusterResult
     from inbedder.io.tables import Table
 
 TIME = "Time"

@@ -23,7 +23,7 @@ from inbedder.cli.shared_options import (
 from inbedder.runtime.user_paths import expand_path
 
 if TYPE_CHECKING:
-    from inbedder.grouping.stored.saving import Grouping
+    from inbedder.grouping.assign.grouping import Grouping
 
 app = typer.Typer(
     no_args_is_help=True, help="Merge, rename, move or split saved groups.", epilog="Example: inbedder groups groups/ merge 1 4"
@@ -43,7 +43,7 @@ def _open_folder(
 @app.command(epilog="Example: inbedder groups groups/ show")
 def show(ctx: typer.Context) -> None:
     """List the groups."""
-    from inbedder.grouping.stored.saving import Grouping
+    from inbedder.grouping.assign.grouping import Grouping
 
     _print_groups(Grouping.load(ctx.obj))
 
@@ -122,7 +122,7 @@ def apply(
 @contextmanager
 def _edit(folder: Path) -> Iterator[Grouping]:
     """Load the groups, save them when the block ends, and list them."""
-    from inbedder.grouping.stored.saving import Grouping
+    from inbedder.grouping.assign.grouping import Grouping
 
     with Grouping.edit(folder) as grouping:
         yield grouping

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from inbedder.arguments import check_bool, check_integer, check_seed, check_string
 from inbedder.errors import InputError, format_names, format_value
-from inbedder.grouping.namers import NAMERS, check_namer
+from inbedder.grouping.names.namers import NAMERS, check_namer
 from inbedder.options import CheckedOptions, make_option
 
 if TYPE_CHECKING:
-    from inbedder.grouping.namers import Namer
+    from inbedder.grouping.names.namers import Namer
 
 METHODS = ("k-means", "agglomerative", "hdbscan")
 MAX_PAIRED_ROWS = 20_000

@@ -1,21 +1,137 @@
-"""Clustering of texts under an instruction."""
+"""Clustering of texts under an instruction, and its result."""
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from inbedder.embedder import InBedder
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.arguments import check_columns, check_list, check_vectors, has_columns
 from inbedder.encoding.language_scope import check_language_once
+from inbedder.errors import InputError, import_extra
 from inbedder.grouping.cluster_options import ClusterOptions, make_cluster_signature
-from inbedder.grouping.make_groups import make_groups
-from inbedder.grouping.result import ClusterResult
-from inbedder.vectors.vectors import Vectors
+from inbedder.grouping.describe.deduplicate import merge_duplicate_groups
+from inbedder.grouping.describe.describe_groups import describe_groups
+from inbedder.grouping.describe.explain import find_central_texts, measure_agreement
+from inbedder.grouping.grouped_texts import NO_INSTRUCTION, make_group_columns
+from inbedder.grouping.names.naming import find_namer, get_namer_name
+from inbedder.grouping.partition.partition import Partition, group, make_regrouping, mark_left_out, partition
+from inbedder.grouping.partition.stability import measure_stability
+from inbedder.grouping.prepare.apart_from import find_group_directions, remove_directions
+from inbedder.grouping.prepare.mean_wordings import check_wordings, encode_question
+from inbedder.grouping.prepare.no_answer import explain_unanswered, find_answered_rows
+from inbedder.grouping.provenance import Provenance, resolve_model
+from inbedder.grouping.stored.edits import EditableGroups
+from inbedder.grouping.stored.stored_grouping import StoredGrouping
+from inbedder.prompting.templates import check_texts
+from inbedder.runtime.threads import limit_threads
+from inbedder.vectors.vectors import Labels, Vectors
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    import pandas as pd
+    from typing_extensions import Self, Unpack
 
+    from inbedder.embedder import InBedder
     from inbedder.grouping.cluster_options import ClusterKwargs
+
+logger = logging.getLogger(__name__)
+ANSWERED_TEXTS_PER_GROUP = 20
+"""Central texts of each group that are answered if the vectors come from ``encode_guided``."""
+NO_GROUP_NOTE = "No text fits a group: hdbscan found no two dense regions. Choose a smaller min_size (--min-size), or k-means."
+ALIKE_NOTE = "All texts are alike under this question, so hdbscan put them into one group."
+
+
+class ClusterResult(EditableGroups):
+    """One grouping of a corpus, with the fields of ``GroupedTexts``.
+
+    Example:
+        >>> from inbedder import cluster
+        >>> result = cluster(["I love cats", "I love dogs", "The parcel is late"], "What is it about?", k=2)
+        >>> len(result.names), result.sizes
+        (2, [2, 1])
+    """
+
+    def rows(self, top: int = 1) -> list[dict[str, Any]]:
+        """Return one table row per text.
+
+        Args:
+            top: Number of groups per text.
+
+        Returns:
+            n rows of text, group (from 1), group_name, answer and fit (see ``group_distances.measure_fit``), and with ``top``
+            above 1 the shares of the best groups (see ``make_group_columns``).
+        """
+        columns = {"text": self.texts, **make_group_columns([self], top)}
+        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+    def to_frame(self, top: int = 1) -> pd.DataFrame:
+        """Return the rows as a data frame.
+
+        Args:
+            top: Number of groups per text.
+
+        Returns:
+            Columns text, group, group_name, answer and fit, and shares (see ``rows``); texts from a pandas column keep its index.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
+        return import_extra("pandas", "tables").DataFrame(self.rows(top), index=self.index)
+
+    def split(
+        self, number: int, question: str, k: int | str = "auto", *, model: InBedder | str | None = None, **options: Any
+    ) -> Self:
+        """Split a group by another question.
+
+        Args:
+            number: Number of the group, from 0.
+            question: The question, such as "Which part of it broke?".
+            k: Number of new groups, or "auto".
+            model: The model that made the grouping, if it is loaded; None loads it.
+            **options: Further keyword arguments of ``cluster``, such as seed and namer.
+
+        Returns:
+            The grouping with the new groups, renumbered by falling size.
+
+        Raises:
+            InputError: If there is no such group, it has fewer than two texts, or the model is another one.
+        """
+        number = self._check_group("group", number)
+        rows = np.flatnonzero(self.labels == number)
+        if len(rows) < 2:
+            raise InputError("The group has only one text. Choose a larger one.")
+        assert self.provenance is not None
+        embedder = self.provenance.load_model(model)
+        return self._split_into(number, rows, cluster([self.texts[row] for row in rows], question, embedder, k, **options))
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a self-contained HTML report.
+
+        Args:
+            path: Path of the report; an existing file is replaced.
+
+        Raises:
+            InputError: If the file cannot be written.
+        """
+        from inbedder.grouping.report.page import save_report
+
+        save_report([self], path)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Save the groups; ``Grouping.load(folder)`` assigns new texts to them.
+
+        Args:
+            folder: A new or empty folder, or one with a saved grouping, which is replaced.
+
+        Raises:
+            InputError: If the folder cannot be used, or no text fits a group.
+        """
+        StoredGrouping.of(self).save(folder)
 
 
 def cluster(
@@ -67,10 +183,131 @@ def cluster(
         ((4,), [2, 2])
     """
     cluster_options = ClusterOptions.parse(k=k, seed=seed, **options)
-    arguments: dict[str, Any] = {"embeddings": embeddings, "given_labels": given_labels}
-    arguments |= {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+    rows = check_texts(texts, None)[0]
+    if not rows:
+        raise InputError("There is no text to cluster.")
+    label_columns = _check_labels(given_labels, len(rows))
+    cluster_options.check_count(len(rows))
+    if embeddings is not None:
+        embeddings = check_vectors("embeddings", embeddings, rows)
+    wordings = None if instruction is None or isinstance(instruction, str) else check_wordings(instruction)
+    if wordings and embeddings is not None:
+        raise InputError("embeddings belong to one instruction, but there are several wordings. Leave one of the two out.")
+    embedder = resolve_model(model)
+    namer = find_namer(cluster_options.namer, embedder)
+    run_options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     with check_language_once(is_checked=None if embeddings is None else True):
-        return make_groups(ClusterResult, texts, instruction, model, cluster_options, **arguments)
+        if embeddings is None:
+            vectors, instruction = encode_question(embedder, rows, wordings or instruction, **run_options)
+        else:
+            vectors = embeddings
+        question = None if instruction is None else str(instruction)
+        answered_rows = None
+        if cluster_options.no_answer:
+            answered_rows = find_answered_rows(embedder, vectors, wordings or question, **run_options)
+        removed = _find_removed_directions(embedder, rows, vectors, cluster_options, run_options)
+        if removed is not None:
+            vectors = remove_directions(vectors, removed)
+        groups = _partition_rows(vectors, answered_rows, cluster_options)
+        other_wordings = [wording for wording in wordings or [] if wording != question]
+        provenance = Provenance(
+            embedder.spec,
+            [str(question), *other_wordings] if wordings else question,
+            replace(cluster_options, namer=get_namer_name(namer, embedder)),
+        )
+        if question is not None and not embedder.backbone.answers:
+            logger.info("The model does not answer, so groups are named by the words of their texts.")
+        answers = provenance.answer(embedder, rows, _choose_rows_to_answer(rows, vectors, groups.labels), **run_options)
+        merge = cluster_options.k == "auto" and groups.branches is None
+        labels, left_out, notes = merge_duplicate_groups(answers, groups.labels, left_out=groups.left_out, merge=merge)
+        fitting = mark_left_out(labels, left_out)
+        return ClusterResult(
+            instruction=NO_INSTRUCTION if question is None else question,
+            texts=rows,
+            labels=labels,
+            answers=answers,
+            embeddings=vectors,
+            label_agreements={name: measure_agreement(labels, values) for name, values in label_columns.items()},
+            stability=_measure_stability(vectors, fitting, answered_rows, groups, cluster_options),
+            wordings=wordings,
+            choice=groups.choice,
+            branches=groups.branches,
+            left_out=left_out,
+            provenance=provenance,
+            notes=[
+                *notes,
+                *_explain_partition(groups, removed, cluster_options),
+                *explain_unanswered(rows, answers, fitting, None if answered_rows is None else len(rows) - len(answered_rows)),
+            ],
+            removed_directions=removed,
+            index=texts.index if hasattr(texts, "iloc") else None,
+            **describe_groups(rows, vectors, labels, answers, namer)._asdict(),
+        )
 
 
 cluster.__signature__ = make_cluster_signature(cluster)  # type: ignore[attr-defined]
+
+
+def _find_removed_directions(
+    embedder: InBedder, rows: list[str], vectors: Vectors, options: ClusterOptions, run_options: dict[str, Any]
+) -> Vectors | None:
+    """Find the directions in which the groups of the question ``apart_from`` differ; None without one."""
+    if options.apart_from is None:
+        return None
+    other_vectors = embedder.encode(rows, options.apart_from, **run_options)
+    with limit_threads(len(rows)):
+        return find_group_directions(vectors, group(other_vectors, "auto", options.seed))
+
+
+def _partition_rows(vectors: Vectors, answered_rows: NDArray[np.intp] | None, options: ClusterOptions) -> Partition:
+    """Partition the rows, or only those that give an answer."""
+    k, seed, method, min_size = options.k, options.seed, options.method, options.min_size
+    with limit_threads(len(vectors)):
+        if answered_rows is None:
+            return partition(vectors, k, seed, method=method, min_size=min_size)
+        groups = partition(vectors[answered_rows], k, seed, method=method, min_size=min_size)
+        return groups.add_left_out(answered_rows, len(vectors))
+
+
+def _measure_stability(
+    vectors: Vectors, labels: Labels, answered_rows: NDArray[np.intp] | None, groups: Partition, options: ClusterOptions
+) -> list[float]:
+    """Measure the stability of each group; that of the texts that fit none, whose label is -1, is 0."""
+    regroup = make_regrouping(options.method, len(vectors), options.min_size)
+    has_left_out = groups.left_out is not None
+    initial_count = int(groups.labels.max()) + 1 - has_left_out
+    with limit_threads(len(vectors)):
+        if answered_rows is not None:
+            vectors, labels = vectors[answered_rows], labels[answered_rows]
+        return measure_stability(vectors, labels, regroup, options.seed, initial_count=initial_count) + [0.0] * has_left_out
+
+
+def _explain_partition(groups: Partition, removed: Vectors | None, options: ClusterOptions) -> list[str]:
+    """Write the notes on removed directions, and on why hdbscan found no group or one group of all texts."""
+    notes = []
+    if groups.left_out == 0:
+        notes.append(NO_GROUP_NOTE)
+    elif options.method == "hdbscan" and len(groups.labels) > 1 and not groups.labels.any():
+        notes.append(ALIKE_NOTE)
+    if removed is not None:
+        count = len(removed) + 1
+        notes.append(f"Grouped apart from {options.apart_from!r}: what its {count} groups say is left out.")
+    return notes
+
+
+def _check_labels(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: int) -> dict[str, list[Any]]:
+    """Check lists of labels and collect them by name."""
+    is_list = labels is not None and not has_columns(labels)
+    columns = {"label": check_list("given_labels", labels)} if is_list else check_columns("given_labels", labels)
+    for values in columns.values():
+        if len(values) != count:
+            raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")
+    return columns
+
+
+def _choose_rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -> NDArray[np.intp]:
+    """Choose the rows to answer: all, or for guided vectors the sample and the rows nearest to each centre."""
+    sample = getattr(vectors, "sample", None)
+    if sample is None:
+        return np.arange(len(texts))
+    return np.union1d(sample, np.concatenate(find_central_texts(texts, vectors, labels, ANSWERED_TEXTS_PER_GROUP)))

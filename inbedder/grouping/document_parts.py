@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from inbedder.arguments import check_integer
 from inbedder.errors import InputError, format_value, import_extra
 from inbedder.grouping.grouped_texts import GroupedTexts, make_column_suffixes
-from inbedder.grouping.partition.partition import Labels
 from inbedder.prompting.templates import check_texts
 from inbedder.prompting.tokenization import clean_text
+from inbedder.vectors.vectors import Labels
 
 PARAGRAPH = re.compile(r"\n[ \t\r\f\v]*\n\s*")
 MIN_SHOWN_SHARE = 0.05

@@ -7,24 +7,56 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from inbedder.errors import TemplateError
+from inbedder.grouping.names.naming import deduplicate_names
 from inbedder.grouping.partition.group_distances import measure_fit
 from inbedder.grouping.partition.group_shares import measure_group_shares
+from inbedder.grouping.partition.partition import mark_left_out
+from inbedder.prompting.templates import resolve_instruction
 
 if TYPE_CHECKING:
-    from inbedder.grouping.describe.explain import LabelAgreement
     from inbedder.grouping.partition.number_of_groups import Choice
-    from inbedder.grouping.partition.partition import Labels
     from inbedder.grouping.provenance import Provenance
-    from inbedder.grouping.stored.edits import Split
-    from inbedder.vectors.vectors import Vectors
+    from inbedder.vectors.vectors import Labels, Vectors
 
+NO_INSTRUCTION = "(no instruction)"
+"""Name of the missing question of general-purpose vectors."""
 LEFT_OUT = "fits no group"
 """Name of the group of texts that ``hdbscan`` leaves out, or that give no answer."""
+Result = TypeVar("Result", bound="GroupedTexts")
+
+
+@dataclass(frozen=True)
+class LabelAgreement:
+    """The agreement of clusters with a label column."""
+
+    composition: list[dict[str, int]]
+    """Count of each label per cluster, the most frequent first."""
+    entropy: list[float]
+    """Entropy of each cluster's labels in bits; 0 if all labels are equal."""
+    v_measure: float
+    """Harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007)."""
+    unlabelled: int = 0
+    """Number of texts without a label, which count as "(no label)" in the composition and in neither measure."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A group that was split by another question."""
+
+    question: str
+    """The question."""
+    rows: Labels
+    """Positions of the group's m texts, int64."""
+    vectors: Vectors
+    """Vectors of the texts under the question, float32, shape (m, d)."""
+    parts: Labels
+    """Part of each text, int64, shape (m,)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +149,7 @@ def make_group_columns(results: Sequence[GroupedTexts], top: int = 1) -> dict[st
     """
     columns: dict[str, list[Any]] = {}
     for result, suffix in zip(results, make_column_suffixes(results), strict=True):
-        fitting = result.labels if result.left_out is None else np.where(result.labels == result.left_out, -1, result.labels)
+        fitting = mark_left_out(result.labels, result.left_out)
         labels, names = fitting.tolist(), result.names
         columns[f"group{suffix}"] = [label + 1 if label >= 0 else None for label in labels]
         columns[f"group_name{suffix}"] = [names[label] for label in result.labels.tolist()]
@@ -161,3 +193,29 @@ def make_column_suffixes(results: Sequence[GroupedTexts]) -> list[str]:
             suffix += " (again)"
         suffixes.append(suffix)
     return suffixes
+
+
+def deduplicate_group_names(results: Sequence[Result]) -> list[Result]:
+    """Make the group names of several groupings distinct.
+
+    Args:
+        results: The groupings.
+
+    Returns:
+        The groupings with distinct names; groupings whose names do not change are returned as they are.
+    """
+    used_names: list[str] = []
+    renamed_results = []
+    for result in results:
+        names = deduplicate_names(result.names, result.keywords, used_names)
+        renamed_results.append(result if names == result.names else replace(result, titles=names))
+        used_names += names
+    return renamed_results
+
+
+def resolve_question(instruction: str) -> str:
+    """Resolve a named instruction to its question; return an unknown name unchanged."""
+    try:
+        return resolve_instruction(instruction)
+    except TemplateError:
+        return instruction

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, TextCutWarning, format_value
@@ -17,9 +18,12 @@ from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 Instruction = str | list[str] | None
 """One question, its several wordings, or none."""
-NO_INSTRUCTION = "(no instruction)"
-"""Name of the missing question of general-purpose vectors."""
 ADVICE = "Leave out the model to load the one that made the grouping, or group again."
+
+
+def resolve_model(model: InBedder | str | None) -> InBedder:
+    """Resolve the model of a call: a loaded one, the name of one, or None for the bundled default."""
+    return model if isinstance(model, InBedder) else InBedder(model or "mini")
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,11 @@ class Provenance:
             raise InputError(f"The question {format_value(instruction)} is not text.")
         return cls(VectorSpec.from_dict(table["spec"]), instruction, ClusterOptions.parse(**options))
 
-    def load_model(self, name: str | None = None, **options: Any) -> InBedder:
-        """Load the model with the recorded options.
+    def load_model(self, model: InBedder | str | None = None, **options: Any) -> InBedder:
+        """Load the model with the recorded options, or check one that is loaded.
 
         Args:
-            name: Current name or folder of the model; None for the recorded one.
+            model: The model, if it is loaded already, or its current name or folder; None for the recorded name.
             **options: Keyword arguments of ``InBedder``. Options that would change vectors are refused.
 
         Returns:
@@ -70,21 +74,20 @@ class Provenance:
             ModelError: If the model cannot be loaded.
             InputError: If it is another model, or has changed.
         """
-        try:
-            embedder: InBedder = self.spec.load(
-                InBedder, **({} if name is None else {"model": name, "revision": None}), **options
-            )
-        except InbedderError as error:
-            if name in (None, self.spec.model):
-                raise
-            reason = f"The grouping was made with {format_value(self.spec.model)} (revision {self.spec.weights})"
-            raise InputError(f"{reason}, and {format_value(name)} cannot be loaded with the same options. {ADVICE}") from error
-        self.check(embedder)
-        return embedder
-
-    def check(self, embedder: InBedder) -> None:
-        """Refuse a loaded model whose vectors are not comparable with the grouping's."""
+        if isinstance(model, InBedder):
+            embedder = model
+        else:
+            try:
+                embedder = self.spec.load(InBedder, **({} if model is None else {"model": model, "revision": None}), **options)
+            except InbedderError as error:
+                if model in (None, self.spec.model):
+                    raise
+                reason = f"The grouping was made with {format_value(self.spec.model)} (revision {self.spec.weights})"
+                raise InputError(
+                    f"{reason}, and {format_value(model)} cannot be loaded with the same options. {ADVICE}"
+                ) from error
         self.spec.check(embedder.spec, "The grouping was made", ADVICE)
+        return embedder
 
     def encode(self, embedder: InBedder, texts: list[str], **options: Any) -> Vectors:
         """Embed texts under the grouping's question.
@@ -103,20 +106,27 @@ class Provenance:
         )
         return vectors
 
-    def answer(self, embedder: InBedder, texts: list[str], **options: Any) -> list[str]:
+    def answer(self, embedder: InBedder, texts: Sequence[str], rows: NDArray[np.intp] | None = None, **options: Any) -> list[str]:
         """Answer the grouping's question for texts.
 
         Args:
             embedder: The model.
             texts: n texts.
+            rows: Positions of the texts to answer; None answers all.
             **options: Keyword arguments of ``InBedder.answer``.
 
         Returns:
-            n strings, the answers to the first of several wordings; empty without a question or if the model does not answer.
+            n strings, the answers to the first of several wordings; empty for texts that are not to be answered, and without a
+            question or if the model does not answer.
         """
+        answers = [""] * len(texts)
         if self.instruction is None or not embedder.backbone.answers:
-            return [""] * len(texts)
+            return answers
+        positions = list(range(len(texts))) if rows is None else rows.tolist()
         first = self.instruction[0] if isinstance(self.instruction, list) else self.instruction
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TextCutWarning)  # encode has warned already
-            return [str(answer) for answer in embedder.answer(texts, first, **options)]
+            new_answers = embedder.answer([texts[row] for row in positions], first, **options)
+        for row, answer in zip(positions, new_answers, strict=True):
+            answers[row] = str(answer)
+        return answers

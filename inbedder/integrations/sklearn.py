@@ -20,7 +20,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InputError
 from inbedder.grouping.cluster_options import ClusterOptions, make_cluster_signature
 from inbedder.grouping.clustering import cluster
-from inbedder.grouping.temperature import compute_probabilities
+from inbedder.grouping.partition.temperature import compute_probabilities
 from inbedder.integrations.shared_models import load_shared
 from inbedder.io.cell_values import is_blank
 from inbedder.prompting.templates import check_strings

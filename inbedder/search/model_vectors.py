@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
 from inbedder.prompting.templates import resolve_instruction
+from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import INSTRUCTED
 from inbedder.vectors.vectors import Vectors, compute_row_cosines, normalize_vectors
 
@@ -70,7 +72,9 @@ def name_column(instruction: str) -> str:
     return INSTRUCTED + blake2b(resolve_instruction(instruction).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def score_texts(model: InBedder, query: str, texts: Sequence[str], instruction: str) -> NDArray[np.float64]:
+def score_texts(
+    model: InBedder, query: str, texts: Sequence[str], instruction: str, stored_vectors: Any = None
+) -> NDArray[np.float64]:
     """Score texts by their similarity to a query under an instruction.
 
     Args:
@@ -78,9 +82,16 @@ def score_texts(model: InBedder, query: str, texts: Sequence[str], instruction: 
         query: The text to search for.
         texts: n texts.
         instruction: A question, or ``@name``.
+        stored_vectors: A pyarrow column of the texts' vectors under the instruction, null where there is none; only those texts
+            are encoded. None encodes all.
 
     Returns:
         Cosines, shape (n,).
     """
-    vectors = encode_instructed(model, [query, *texts], instruction, False)
-    return compute_row_cosines(vectors[1:], np.broadcast_to(vectors[0], vectors[1:].shape))
+    missing = [row for row in range(len(texts)) if stored_vectors is None or not stored_vectors[row].is_valid]
+    encoded = encode_instructed(model, [query, *(texts[row] for row in missing)], instruction, False)
+    vectors = np.empty((len(texts), encoded.shape[1]), dtype=np.float32)
+    if stored_vectors is not None:
+        vectors[np.setdiff1d(np.arange(len(texts)), missing)] = to_matrix(stored_vectors.drop_null())
+    vectors[missing] = encoded[1:]
+    return compute_row_cosines(vectors, np.broadcast_to(encoded[0], vectors.shape))

@@ -11,11 +11,9 @@ import inbedder.search.model_vectors as model_vectors
 from inbedder.arguments import check_integer
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, format_value, import_extra
-from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import TEXT
 from inbedder.search.ranking import find_candidates, mix_scores
 from inbedder.search.storage import Storage
-from inbedder.vectors.vectors import compute_row_cosines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +73,7 @@ def search_rows(
         scores["score"] = np.asarray(cells.get("_relevance_score", generic))
     elif texts:
         vectors = cells[vector_column] if vector_column else None
-        scores["instructed_score"] = _score_candidates(model, query, texts, instruction, vectors)
+        scores["instructed_score"] = model_vectors.score_texts(model, query, texts, instruction, vectors)
         scores["score"], _ = mix_scores(scores["instructed_score"], generic, weight)
     else:
         scores["instructed_score"] = scores["score"] = generic
@@ -85,14 +83,3 @@ def search_rows(
     if instruction is not None and model.backbone.answers:
         rows["answer"] = list(model.answer(rows[TEXT], instruction, show_progress_bar=False)) if rows[TEXT] else []
     return pd.DataFrame(rows)
-
-
-def _score_candidates(model: InBedder, query: str, texts: list[str], instruction: str, stored: Any) -> NDArray[Any]:
-    """Compute the cosine of the query and each text under the instruction, encoding only texts without a stored vector."""
-    missing = [row for row in range(len(texts)) if stored is None or not stored[row].is_valid]
-    encoded = model_vectors.encode_instructed(model, [query, *(texts[row] for row in missing)], instruction, False)
-    vectors = np.empty((len(texts), encoded.shape[1]), dtype=np.float32)
-    if stored is not None:
-        vectors[np.setdiff1d(np.arange(len(texts)), missing)] = to_matrix(stored.drop_null())
-    vectors[missing] = encoded[1:]
-    return compute_row_cosines(vectors, np.broadcast_to(encoded[0], vectors.shape))

@@ -12,7 +12,7 @@ from inbedder.classification.categories import Category, parse_categories
 from inbedder.classification.category_scores import DEFAULT_TEMPERATURE, choose_categories
 from inbedder.classification.classifier import add_examples
 from inbedder.errors import InputError
-from inbedder.grouping.temperature import compute_probabilities
+from inbedder.grouping.partition.temperature import compute_probabilities
 from inbedder.runtime.cancellation import check_cancelled
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import ServedModel

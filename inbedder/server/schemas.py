@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
 from inbedder.grouping.cluster_options import ClusterOptions
-from inbedder.grouping.namers import NAMERS
+from inbedder.grouping.names.namers import NAMERS
 from inbedder.options import get_option_info
 
 Texts = Annotated[list[str], Field(fail_fast=True)]

@@ -12,6 +12,7 @@ from inbedder.errors import InputError, ModelError
 from inbedder.vectors.precision import quantize_vectors
 
 Vectors = NDArray[np.float32]
+Labels = NDArray[np.int64]
 V = TypeVar("V", bound=NDArray[np.float32])
 MIN_NORM = 1e-12
 """Shorter vectors are treated as zero vectors, whose cosine with any vector is 0."""

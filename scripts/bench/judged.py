@@ -26,8 +26,8 @@ from typing import Any
 from inbedder import InBedder, cluster
 from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.grouping.describe.loose_groups import is_mixed
-from inbedder.grouping.describe.naming import collect_contents, find_namer
-from inbedder.grouping.namers import NAMERS
+from inbedder.grouping.names.namers import NAMERS
+from inbedder.grouping.names.naming import collect_contents, find_namer
 from inbedder.grouping.partition.stability import describe_stability
 from inbedder.io.tables import read_table
 from inbedder.vectors.vectors import normalize_vectors

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from inbedder.grouping.clustering import ClusterResult
 from inbedder.grouping.compare.crosstab import crosstab
 from inbedder.grouping.compare.timelines import make_timelines
 from inbedder.grouping.partition.partition import partition
 from inbedder.grouping.report.page import save_report
-from inbedder.grouping.result import ClusterResult
 from inbedder.io.outputs import open_vector_writer
 from inbedder.prompting.stopwords import load_stopwords
 from scripts.bench.benchmark_inputs import RESULTS

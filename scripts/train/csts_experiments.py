@@ -28,7 +28,7 @@ import numpy as np
 import typer
 
 from inbedder.errors import InbedderError, InputError
-from inbedder.grouping.mean_wordings import average_wordings
+from inbedder.grouping.prepare.mean_wordings import average_wordings
 from inbedder.io.outputs import write_records
 from inbedder.io.tables import read_rows
 from inbedder.models.bundled import BASE_NAME

@@ -168,7 +168,7 @@ def test_an_output_that_fails_does_not_keep_others_away(folder, monkeypatch, mak
         raise ValueError
 
     names = {"a.xlsx": "inbedder.io.outputs.write_sheet", "b.html": "inbedder.grouping.report.page.save_report"}
-    monkeypatch.setattr(names.get(failing, "inbedder.grouping.stored.saving.Grouping.save"), refuse)
+    monkeypatch.setattr(names.get(failing, "inbedder.grouping.assign.grouping.Grouping.save"), refuse)
     outputs = ["a.xlsx", "b.html", "c.csv"]
     options = [word for name in outputs for word in ("-o", name)]
     arguments = ("-i", "What?", "-k", "2", "--model", make_model("bert"), "--save", "groups", *options)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from inbedder.grouping.namers import NAMERS
+from inbedder.grouping.names.namers import NAMERS
 from tests.cli.test_shared_options import invoke, refused
 
 REVIEWS = "id,review\n" + "".join(
@@ -87,7 +87,7 @@ def test_each_namer_names_groups_and_no_name_occurs_twice(folder, make_model, na
 
 
 def test_cluster_help_lists_every_namer_without_numpy():
-    code = "import sys, inbedder.grouping.namers; assert not {'numpy', 'torch', 'sklearn'} & set(sys.modules)"
+    code = "import sys, inbedder.grouping.names.namers; assert not {'numpy', 'torch', 'sklearn'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
     code, printed = invoke("cluster", "--help-all")
     plain = " ".join(printed.replace("│", " ").split())
@@ -103,7 +103,7 @@ def test_an_unknown_namer_is_refused_before_the_texts_are_encoded(folder, make_m
 
 
 def test_loose_groups_are_marked_in_the_terminal_with_advice(folder, make_model, monkeypatch):
-    monkeypatch.setattr("inbedder.grouping.make_groups.measure_stability", lambda *_, **__: [0.9, 0.5])
+    monkeypatch.setattr("inbedder.grouping.clustering.measure_stability", lambda *_, **__: [0.9, 0.5])
     monkeypatch.setattr("inbedder.grouping.describe.describe_groups.is_mixed", lambda _group: False)
     code, output = invoke("cluster", "reviews.csv", "-i", "What?", "-k", "2", "--model", make_model("opt"), "-o", "groups.csv")
     assert code == 0, output

@@ -13,11 +13,11 @@ import pytest
 
 from inbedder.encoding.guided import GuidedVectors
 from inbedder.errors import InputError
+from inbedder.grouping.clustering import ClusterResult
 from inbedder.grouping.describe.explain import measure_agreement
 from inbedder.grouping.describe.loose_groups import LOOSE_ADVICE
 from inbedder.grouping.report import maps, views
 from inbedder.grouping.report.page import render_report, save_report
-from inbedder.grouping.result import ClusterResult
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" 'too' {{ 7 * 7 }} <!-- ]]>"
 

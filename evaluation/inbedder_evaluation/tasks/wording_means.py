@@ -14,7 +14,7 @@ from statistics import mean
 import numpy as np
 
 from inbedder.errors import InputError
-from inbedder.grouping.mean_wordings import average_wordings
+from inbedder.grouping.prepare.mean_wordings import average_wordings
 from inbedder.vectors.vectors import normalize_vectors
 from inbedder_evaluation.metrics import v_measure
 from inbedder_evaluation.tasks.robustness import LabelledTexts

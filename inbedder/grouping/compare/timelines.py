@@ -91,7 +91,6 @@ def make_timelines(
     dates: Sequence[Any],
     every: str = "auto",
     *,
-    date_format: str | None = None,
     title: str = "date",
 ) -> list[Timeline]:
     """Make the timelines of one or several groupings of one corpus.
@@ -100,7 +99,6 @@ def make_timelines(
         results: One grouping per question, all of the same n texts; or a single grouping.
         dates: n dates that ``parse_dates`` accepts; texts with a blank date are left out.
         every: Length of a period: "day", "week", "month" or "auto".
-        date_format: Format of the dates for ``datetime.strptime``; None detects it.
         title: Name of the dates.
 
     Returns:
@@ -113,7 +111,7 @@ def make_timelines(
     values = check_list("dates", dates)
     if any(len(grouping.texts) != len(values) for grouping in groupings):
         raise InputError(f"{len(groupings[0].texts)} texts but {len(values)} dates: give one date or blank per text.")
-    periods = make_calendar(parse_dates(values, date_format), every)
+    periods = make_calendar(parse_dates(values), every)
     columns = Categories(title if periods.every == "day" else f"{periods.every} of {title}", periods.names, periods.period_of)
     tables = [count_pairs(categorize_groups(grouping), columns) for grouping in groupings]
     return [Timeline(table, periods, find_changes(table)) for table in tables]

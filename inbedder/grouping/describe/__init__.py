@@ -1,1 +1,1 @@
-"""Description of groups: answers, keywords, examples, names."""
+"""Description of groups: keywords, examples, duplicate and loose groups."""

@@ -10,41 +10,27 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError
+from inbedder.grouping.grouped_texts import LabelAgreement
 from inbedder.io.cell_values import is_blank
 from inbedder.prompting.words import find_stopwords, split_spaceless
 from inbedder.vectors.vectors import normalize_vectors
 
 if TYPE_CHECKING:
-    from inbedder.grouping.partition.partition import Labels
+    from inbedder.vectors.vectors import Labels
 
-Weighting = Literal["paper", "standing-out", "class-tfidf"]
+Weighting = Literal["paper", "standing-out"]
 WORD = r"(?u)\b\w[\w'-]+\b"
 MIN_SCORE = 1e-9
 """Minimum score of a keyword; lower scores are rounding errors."""
 NO_LABEL = "(no label)"
 MIN_EXCESS = 0.25
 """Minimum share of a keyword's weight by which it exceeds its mean in the other clusters."""
-
-
-@dataclass(frozen=True)
-class LabelAgreement:
-    """The agreement of clusters with a label column."""
-
-    composition: list[dict[str, int]]
-    """Count of each label per cluster, the most frequent first."""
-    entropy: list[float]
-    """Entropy of each cluster's labels in bits; 0 if all labels are equal."""
-    v_measure: float
-    """Harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007)."""
-    unlabelled: int = 0
-    """Number of texts without a label, which count as "(no label)" in the composition and in neither measure."""
 
 
 def find_keywords(answers: Sequence[str], labels: Labels, top: int = 8, *, weighting: Weighting = "paper") -> list[list[str]]:
@@ -56,8 +42,7 @@ def find_keywords(answers: Sequence[str], labels: Labels, top: int = 8, *, weigh
         top: Maximum number of words per cluster.
         weighting: "paper" follows the authors' code: scikit-learn's default TF-IDF, ranked by a word's weight minus its mean over
             all clusters. "standing-out", for texts instead of answers, removes stopwords, dampens counts, ranks by the weight
-            minus its mean in the other clusters and drops words with a small excess. "class-tfidf" is BERTopic's: a word's share
-            of the cluster's words times log(1 + words per cluster / the word's count in all clusters).
+            minus its mean in the other clusters and drops words with a small excess.
 
     Returns:
         k lists of words, the most distinctive first; empty for a cluster without words.
@@ -108,20 +93,9 @@ def _list_content_words(document: str) -> list[str]:
     return content_words
 
 
-def _score_by_class_tfidf(documents: Sequence[str]) -> WordScores:
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    vectorizer = CountVectorizer()
-    counts = vectorizer.fit_transform(documents).toarray()
-    words_per_document = int(counts.sum(axis=1).mean())
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return vectorizer.get_feature_names_out(), shares * np.log1p(words_per_document / counts.sum(axis=0))
-
-
 _WEIGHTINGS: dict[str, Callable[[Sequence[str]], WordScores]] = {
     "paper": _score_as_paper,
     "standing-out": _score_by_excess,
-    "class-tfidf": _score_by_class_tfidf,
 }
 
 

@@ -8,7 +8,7 @@ from inbedder.grouping.partition.stability import MAX_SHAKY, describe_stability
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
-    from inbedder.grouping.namers import GroupContents
+    from inbedder.grouping.names.group_contents import GroupContents
 
 LOOSE_MARK = "\u2248"
 """An almost-equal sign."""

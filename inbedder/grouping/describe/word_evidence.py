@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from inbedder.grouping.provenance import NO_INSTRUCTION
+from inbedder.grouping.grouped_texts import NO_INSTRUCTION
 from inbedder.vectors.vectors import compute_row_cosines
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.grouping.cluster_options import MAX_PAIRED_ROWS
-from inbedder.grouping.partition.partition import Labels
-from inbedder.vectors.vectors import MIN_NORM, Vectors, normalize_vectors
+from inbedder.vectors.vectors import MIN_NORM, Labels, Vectors, normalize_vectors
 
 MIN_NEW_GROUP_ROWS = 10
 """Minimum number of rows in a new group."""

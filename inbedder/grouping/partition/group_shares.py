@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from inbedder.grouping.partition.partition import Labels
-from inbedder.grouping.temperature import compute_probabilities, fit_temperature
-from inbedder.vectors.vectors import Vectors, normalize_vectors
+from inbedder.grouping.partition.temperature import compute_probabilities, fit_temperature
+from inbedder.vectors.vectors import Labels, Vectors, normalize_vectors
 
 
-def measure_group_shares(vectors: Vectors, labels: Labels, seed: int = 0) -> Vectors:
+def measure_group_shares(vectors: Vectors, labels: Labels) -> Vectors:
     """Measure the share of each group in each text.
 
     Args:
         vectors: Shape (n, d); only their directions count.
         labels: Group of each text, shape (n,), 0 .. k-1; -1 for a text in no group.
-        seed: Seed of the halves.
 
     Returns:
         float32, shape (n, k); each row sums to 1. The groups of the largest shares need not be those of ``labels``.
@@ -27,7 +25,7 @@ def measure_group_shares(vectors: Vectors, labels: Labels, seed: int = 0) -> Vec
     directions = normalize_vectors(vectors)
     rows = np.flatnonzero(labels >= 0)
     centres = _find_centres(directions[rows], labels[rows])
-    is_first = np.random.default_rng(seed).permutation(len(rows)) % 2 == 0
+    is_first = np.random.default_rng(0).permutation(len(rows)) % 2 == 0
     scores = np.zeros((len(rows), len(centres)), dtype=np.float32)
     for half in (is_first, ~is_first):
         other_centres = _find_centres(directions[rows][~half], labels[rows][~half], centres)

@@ -7,7 +7,7 @@ most 20,000 rows. Above 50,000 rows k-means runs in mini-batches, so that memory
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,8 @@ from inbedder.errors import InputError
 from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.grouping.partition.number_of_groups import BLOCK_ROWS, Choice, choose_number, count_distinct_rows
 from inbedder.runtime.cancellation import check_cancelled
-from inbedder.vectors.vectors import Vectors, normalize_vectors
+from inbedder.vectors.vectors import Labels, Vectors, normalize_vectors
 
-Labels = NDArray[np.int64]
 MAX_FULL_ROWS = 50_000
 """Maximum number of rows for full k-means; more run in mini-batches."""
 INITIAL_SAMPLE_ROWS = 20_000
@@ -46,6 +45,28 @@ class Partition:
     """Branch of the tree that each group belongs to, k numbers from 0; None without a tree or with fewer than nine groups."""
     left_out: int | None = None
     """Number of the group of rows that fit none; None if every row fits a group."""
+
+    def add_left_out(self, rows: NDArray[np.intp], count: int) -> Partition:
+        """Add rows that were not partitioned to the group of rows that fit none.
+
+        Args:
+            rows: Positions of the partitioned rows among all rows.
+            count: Number of all rows.
+
+        Returns:
+            The partition of all rows.
+        """
+        if len(rows) == count:
+            return self
+        left_out = int(self.labels.max()) + 1 if self.left_out is None else self.left_out
+        labels = np.full(count, left_out, dtype=np.int64)
+        labels[rows] = self.labels
+        return replace(self, labels=labels, left_out=left_out)
+
+
+def mark_left_out(labels: Labels, left_out: int | None) -> Labels:
+    """Mark the rows of the group ``left_out``, which fit no group, by -1."""
+    return labels if left_out is None else np.where(labels == left_out, -1, labels)
 
 
 def group(vectors: Vectors, k: int | str = "auto", seed: int = 0) -> Labels:
@@ -81,7 +102,7 @@ def make_regrouping(method: str, count: int, min_size: int | None = None) -> Cal
         groups = _find_dense_regions(
             normalize_vectors(vectors), round((min_size or _choose_min_size(count)) * len(vectors) / count)
         )
-        return groups.labels if groups.left_out is None else np.where(groups.labels == groups.left_out, -1, groups.labels)
+        return mark_left_out(groups.labels, groups.left_out)
 
     return regroup
 

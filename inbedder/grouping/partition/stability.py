@@ -14,9 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.grouping.partition.partition import Labels
 from inbedder.runtime.cancellation import check_cancelled
-from inbedder.vectors.vectors import Vectors
+from inbedder.vectors.vectors import Labels, Vectors
 
 MIN_STABLE, MAX_SHAKY = 0.75, 0.6
 """Minimum stability of a stable group, and the stability below which a group is shaky."""

@@ -13,11 +13,12 @@ import numpy as np
 from inbedder.arguments import check_integer
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.grouping.clustering import cluster
-from inbedder.grouping.mean_wordings import check_wordings
-from inbedder.grouping.partition.partition import Labels, group
-from inbedder.grouping.result import ClusterResult
+from inbedder.grouping.clustering import ClusterResult, cluster
+from inbedder.grouping.partition.partition import group
+from inbedder.grouping.prepare.mean_wordings import check_wordings
+from inbedder.grouping.provenance import resolve_model
 from inbedder.prompting.templates import check_texts, read_prompts
+from inbedder.vectors.vectors import Labels
 
 SAMPLED_TEXTS = 300
 """Default number of texts that the questions are tried on."""
@@ -81,7 +82,7 @@ def suggest_questions(
     if len(rows) < MIN_TEXTS:
         raise InputError(f"At least {MIN_TEXTS} texts are needed to compare questions; got {len(rows)}.")
     names = [f"@{name}" for name in read_prompts("instructions")] if questions is None else check_wordings(questions)
-    embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
+    embedder = resolve_model(model)
     check_integer("sample", sample, MIN_TEXTS)
     if len(rows) > sample:
         rows = [rows[i] for i in np.sort(np.random.default_rng(seed).choice(len(rows), sample, replace=False))]

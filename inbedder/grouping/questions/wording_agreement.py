@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.grouping.clustering import cluster
-from inbedder.grouping.mean_wordings import average_wordings, check_wordings
-from inbedder.grouping.partition.partition import Labels, group
-from inbedder.grouping.result import ClusterResult
+from inbedder.grouping.clustering import ClusterResult, cluster
+from inbedder.grouping.partition.partition import group
+from inbedder.grouping.prepare.mean_wordings import average_wordings, check_wordings
+from inbedder.grouping.provenance import resolve_model
 from inbedder.prompting.templates import check_texts
-from inbedder.vectors.vectors import normalize_vectors
+from inbedder.vectors.vectors import Labels, normalize_vectors
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +117,7 @@ def compare_wordings(
     rows = check_texts(texts, None)[0]
     if len(rows) < 2:
         raise InputError(f"{len(rows)} texts cannot be compared. Give at least two.")
-    embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
+    embedder = resolve_model(model)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     vectors = embedder.encode_many(rows, wordings, **options)
     if k == "auto":

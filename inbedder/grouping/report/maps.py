@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.grouping.partition.partition import Labels
-from inbedder.vectors.vectors import normalize_vectors
+from inbedder.vectors.vectors import Labels, normalize_vectors
 
 MAX_DOTS = 5000
 """Maximum number of texts drawn as dots; a map of more shows their density."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from inbedder.errors import InputError
 from inbedder.grouping.compare.crosstab import CrossTable, crosstab
-from inbedder.grouping.describe.naming import deduplicate_group_names
+from inbedder.grouping.grouped_texts import deduplicate_group_names
 from inbedder.grouping.report import page_data
 from inbedder.grouping.report.maps import HEIGHT, WIDTH
 from inbedder.grouping.report.views import DARK, LIGHT, make_view

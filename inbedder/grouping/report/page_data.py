@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from inbedder.grouping.compare.crosstab import Categories, CrossTable, categorize_groups
 from inbedder.grouping.document_parts import DocumentParts, describe_shares
-from inbedder.grouping.report.views import LIGHT, MAX_ANSWER_CHARACTERS, NO_COLOUR, View, clip, resolve_question
+from inbedder.grouping.grouped_texts import resolve_question
+from inbedder.grouping.report.views import LIGHT, MAX_ANSWER_CHARACTERS, NO_COLOUR, View, clip
 from inbedder.io.cell_values import to_json_value
 from inbedder.io.csv_cells import FORMULA_STARTS, NUMBER_PATTERN, QUOTED_CHARACTERS
 

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from inbedder.errors import TemplateError
 from inbedder.grouping.compare.crosstab import categorize_groups
 from inbedder.grouping.describe.loose_groups import LOOSE_ADVICE, explain_loose_group
-from inbedder.grouping.partition.partition import Labels
+from inbedder.grouping.grouped_texts import resolve_question
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
-from inbedder.prompting.templates import resolve_instruction
 from inbedder.prompting.tokenization import clean_text
 from inbedder.runtime.threads import limit_threads
+from inbedder.vectors.vectors import Labels
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
@@ -191,14 +190,6 @@ def _list_label_shares(composition: dict[str, int]) -> list[tuple[str, int, floa
         rare = entries[MAX_LABELS:]
         entries = [*entries[:MAX_LABELS], (f"{len(rare)} others", sum(count for _, count in rare))]
     return [(label, count, 100 * count / total) for label, count in entries]
-
-
-def resolve_question(instruction: str) -> str:
-    """Resolve a named instruction to its question; return an unknown name unchanged."""
-    try:
-        return resolve_instruction(instruction)
-    except TemplateError:
-        return instruction
 
 
 def clip(text: str, limit: int) -> str:

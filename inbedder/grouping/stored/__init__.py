@@ -1,1 +1,1 @@
-"""Saved groups: files, edits, assignment of new texts."""
+"""Groups by hand and on disk: edits, centres, files."""

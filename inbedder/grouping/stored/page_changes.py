@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from inbedder.arguments import check_integer
 from inbedder.errors import InputError, format_value
-from inbedder.grouping.provenance import NO_INSTRUCTION
-from inbedder.grouping.report.views import resolve_question
+from inbedder.grouping.grouped_texts import NO_INSTRUCTION, resolve_question
 
 if TYPE_CHECKING:
-    from inbedder.grouping.stored.saving import Grouping
+    from inbedder.grouping.stored.stored_grouping import StoredGrouping
 
 
-def apply_changes(grouping: Grouping, path: str | os.PathLike[str]) -> None:
+def apply_changes(grouping: StoredGrouping, path: str | os.PathLike[str]) -> None:
     """Apply the changes of a file to a saved grouping.
 
     Args:

@@ -79,6 +79,24 @@ def count_answers(answers: Iterable[str]) -> dict[str, int]:
     return dict(Counter(answer for answer in answers if answer).most_common(STORED_ANSWERS_PER_GROUP))
 
 
+def check_new_names(names: Iterable[str], other_names: Sequence[str]) -> None:
+    """Check that new names of groups are not empty and differ from each other and from other names.
+
+    Args:
+        names: The new names.
+        other_names: Names of the other groups.
+
+    Raises:
+        InputError: If a name is empty or occurs twice.
+    """
+    new_names = list(names)
+    for name in new_names:
+        if not isinstance(name, str) or not name.strip():
+            raise InputError(f"{format_value(name)} is not a valid name of a group. Give a non-empty string.")
+    if duplicates := [name for name, count in Counter([*new_names, *other_names]).items() if count > 1 and name in new_names]:
+        raise InputError(f"Two groups would have the name {format_value(duplicates[0])}. Give each group its own name.")
+
+
 def merge_stored_groups(groups: Sequence[StoredGroup], name: str | None) -> StoredGroup:
     """Merge groups.
 

@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from inbedder import InBedder
-from inbedder.grouping.no_answer import REFERENCE_LINES, find_unanswered
-from inbedder.grouping.phrase_names import split_line
+from inbedder.grouping.names.phrase_names import split_line
+from inbedder.grouping.prepare.no_answer import REFERENCE_LINES, find_unanswered
 from inbedder.io.tables import read_rows
 from inbedder.vectors.vectors import normalize_vectors
 

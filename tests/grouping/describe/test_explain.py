@@ -27,7 +27,7 @@ def test_of_texts_negations_are_keywords_and_stopwords_are_not():
     assert second == ["yes"]
 
 
-@pytest.mark.parametrize("weighting", ["paper", "standing-out", "class-tfidf"])
+@pytest.mark.parametrize("weighting", ["paper", "standing-out"])
 @pytest.mark.parametrize("answers", [["", "", "", "", ""], ["😀", "...", "", "a", "!"]])
 def test_answers_without_words_give_no_keywords(answers, weighting):
     assert find_keywords(answers, LABELS, weighting=weighting) == [[], []]
@@ -61,15 +61,8 @@ def test_the_committed_bench_of_the_authors_own_runs_reaches_its_goal():
     assert bench["greatest_difference_of_entropies"] < 1e-9
 
 
-def test_class_tfidf_follows_the_formula_of_bertopic():
-    answers = ["bank bank card", "bank fish fish fish fish"]
-    labels = np.array([0, 1])  # 4 words per cluster; bank 2/3 * log(1 + 4/3) = 0.565 and 0.169, card 1/3 * log(5) = 0.536
-    assert find_keywords(answers, labels, weighting="class-tfidf") == [["bank", "card"], ["fish", "bank"]]
-    assert find_keywords(["bank card", *answers[1:]], labels, weighting="class-tfidf")[0] == ["card", "bank"]
-
-
 def test_an_unknown_weighting_of_keywords_is_refused():
-    with pytest.raises(InputError, match="Choose one of: paper, standing-out, class-tfidf"):
+    with pytest.raises(InputError, match="Choose one of: paper, standing-out"):
         find_keywords(["cats"], np.array([0]), weighting="loud")
 
 

@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from inbedder.grouping.partition.deduplicate import (
+from inbedder.grouping.describe.deduplicate import (
     describe_duplicate_questions,
     find_duplicate_groups,
     measure_overlap,

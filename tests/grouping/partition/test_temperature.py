@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from inbedder.grouping.temperature import compute_probabilities, fit_temperature
+from inbedder.grouping.partition.temperature import compute_probabilities, fit_temperature
 
 SCORES = np.array([[0.9, 0.1, 0.2], [0.3, 0.5, 0.4], [0.1, 0.1, 0.15]], dtype=np.float32)
 

@@ -53,21 +53,26 @@ def average_wordings(vectors: Vectors) -> tuple[Vectors, int]:
     return mean, int(np.argmax([compute_row_cosines(wording_directions, mean).mean() for wording_directions in directions]))
 
 
-def encode_wordings(model: InBedder, texts: Sequence[str], wordings: Sequence[str], **options: Any) -> tuple[Vectors, str]:
-    """Embed texts under several wordings of one question.
+def encode_question(
+    model: InBedder, texts: Sequence[str], question: str | Sequence[str] | None, **options: Any
+) -> tuple[Vectors, str | None]:
+    """Embed texts under a question in one wording or several.
 
     Args:
         model: The model.
         texts: n texts.
-        wordings: The question in different wordings.
-        **options: Keyword arguments of ``InBedder.encode_many``.
+        question: The question, a list of its wordings, or None.
+        **options: Keyword arguments of ``InBedder.encode``.
 
     Returns:
-        The mean of the vectors scaled to length 1, float32, shape (n, d), and the wording whose vectors lie closest to it.
+        Vectors, float32, shape (n, d), and the question. Of several wordings, the mean of the vectors scaled to length 1, and the
+        wording whose vectors lie closest to it.
 
     Raises:
         InputError: If there is no wording, or one occurs twice.
     """
-    wordings = check_wordings(wordings)
+    if question is None or isinstance(question, str):
+        return model.encode(texts, question, **options), question
+    wordings = check_wordings(question)
     mean, nearest = average_wordings(model.encode_many(texts, wordings, **options))
     return mean, wordings[nearest]

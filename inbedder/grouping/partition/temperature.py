@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from inbedder.grouping.partition.partition import Labels
-    from inbedder.vectors.vectors import Vectors
+    from inbedder.vectors.vectors import Labels, Vectors
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.005, 2.0
 

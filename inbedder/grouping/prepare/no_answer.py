@@ -9,13 +9,18 @@ judgement is found even in a short line (``scripts.bench.grouping``, table in ``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.grouping.partition.partition import Labels
-from inbedder.grouping.phrase_names import compute_stem, split_line
-from inbedder.vectors.vectors import Vectors, normalize_vectors
+from inbedder.errors import InputError
+from inbedder.grouping.names.phrase_names import compute_stem, split_line
+from inbedder.grouping.prepare.mean_wordings import encode_question
+from inbedder.vectors.vectors import Labels, Vectors, normalize_vectors
+
+if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
 
 EMPTY_LINES = ("Oh.", "Oh no.", "Yes.", "No.", "OK.", "Hm.", "Well.", "Right.", "Really?", "What?", "I see.", "Thank you.")
 """Lines that say nothing about a topic."""
@@ -46,6 +51,32 @@ def find_unanswered(vectors: Vectors, reference_vectors: Vectors) -> NDArray[np.
     of_corpus, of_lines = np.median(cosines), np.median(np.stack(lines) @ empty)
     is_unanswered: NDArray[np.bool_] = cosines >= of_corpus + LIMIT_POSITION * (of_lines - of_corpus)
     return is_unanswered
+
+
+def find_answered_rows(
+    model: InBedder, vectors: Vectors, question: str | Sequence[str] | None, **options: Any
+) -> NDArray[np.intp]:
+    """Find the texts that give an answer to a question.
+
+    Args:
+        model: The model.
+        vectors: Vectors of n texts under the question, shape (n, d); only their directions count.
+        question: The question, or a list of its wordings.
+        **options: Keyword arguments of ``InBedder.encode``.
+
+    Returns:
+        Positions of the texts, from 0.
+
+    Raises:
+        InputError: If there is no question, or no text gives an answer.
+    """
+    if question is None:
+        raise InputError("no_answer (--no-answer) needs a question.")
+    reference_vectors = encode_question(model, REFERENCE_LINES, question, **options)[0]
+    answered_rows = np.flatnonzero(~find_unanswered(vectors, reference_vectors))
+    if not len(answered_rows):
+        raise InputError("No text gives an answer to the question. Ask another one, or leave out no_answer (--no-answer).")
+    return answered_rows
 
 
 def explain_unanswered(texts: Sequence[str], answers: Sequence[str], labels: Labels, unanswered: int | None) -> list[str]:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.grouping.describe.titles import TitleWriter
-from inbedder.grouping.namers import GroupContents
+from inbedder.grouping.names.group_contents import GroupContents
+from inbedder.grouping.names.titles import TitleWriter
 
 
 class Writer:

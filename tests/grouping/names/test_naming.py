@@ -7,16 +7,17 @@ from inbedder import InBedder, cluster
 from inbedder.errors import InputError
 from inbedder.grouping.describe.explain import find_keywords
 from inbedder.grouping.describe.loose_groups import is_mixed
-from inbedder.grouping.describe.naming import (
+from inbedder.grouping.grouped_texts import deduplicate_group_names
+from inbedder.grouping.names.group_contents import GroupContents
+from inbedder.grouping.names.namers import NAMERS
+from inbedder.grouping.names.naming import (
     collect_contents,
-    deduplicate_group_names,
     deduplicate_names,
     find_namer,
     get_namer_name,
     name_groups,
 )
-from inbedder.grouping.describe.titles import TitleWriter
-from inbedder.grouping.namers import NAMERS, GroupContents
+from inbedder.grouping.names.titles import TitleWriter
 
 ANSWERS = ["late delivery", "late delivery", "slow delivery", "rude staff", "rude waiter", "rude staff"]
 LABELS = np.array([0, 0, 0, 1, 1, 1])
@@ -56,12 +57,6 @@ def test_a_namer_sees_texts_answers_vectors_and_keywords_of_each_group():
 )
 def test_each_namer_names_in_its_own_way(model, namer, names):
     assert name_groups(find_namer(namer, model), groups_of()) == names
-
-
-def test_class_tfidf_ranks_frequent_words_higher_than_the_paper():
-    answers, labels = ["bank bank bank bank account", "bank bank bank bank card"], np.array([0, 1])
-    assert find_keywords(answers, labels, top=1) == [["account"], ["card"]]
-    assert find_keywords(answers, labels, top=1, weighting="class-tfidf") == [["bank"], ["bank"]]
 
 
 def test_the_central_answer_is_closest_to_the_mean_and_cut_if_long():

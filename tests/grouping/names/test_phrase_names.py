@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from inbedder.grouping.namers import GroupContents
-from inbedder.grouping.phrase_names import name_by_phrases, split_line
+from inbedder.grouping.names.group_contents import GroupContents
+from inbedder.grouping.names.phrase_names import name_by_phrases, split_line
 
 
 def group(answers, texts=None):

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from inbedder.errors import InputError, format_value
-from inbedder.grouping.describe.titles import TitleWriter
-from inbedder.grouping.namers import KEYWORDS_PER_NAME, NAMERS, WORD, GroupContents, Namer, check_namer
+from inbedder.grouping.names.group_contents import KEYWORDS_PER_NAME, WORD, GroupContents
+from inbedder.grouping.names.namers import NAMERS, Namer, check_namer
+from inbedder.grouping.names.titles import TitleWriter
 from inbedder.prompting.words import is_none
 from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
-    from inbedder.grouping.grouped_texts import GroupedTexts
-    from inbedder.grouping.partition.partition import Labels
-
-Result = TypeVar("Result", bound="GroupedTexts")
+    from inbedder.vectors.vectors import Labels
 
 
 def find_namer(namer: str | Namer, model: InBedder) -> Namer:
@@ -124,21 +121,3 @@ def deduplicate_names(names: Sequence[str], words: Sequence[Sequence[str]], used
         )
         folded_names.add(distinct_names[-1].casefold())
     return distinct_names
-
-
-def deduplicate_group_names(results: Sequence[Result]) -> list[Result]:
-    """Make the group names of several groupings distinct.
-
-    Args:
-        results: The groupings.
-
-    Returns:
-        The groupings with distinct names; groupings whose names do not change are returned as they are.
-    """
-    used_names: list[str] = []
-    renamed_results = []
-    for result in results:
-        names = deduplicate_names(result.names, result.keywords, used_names)
-        renamed_results.append(result if names == result.names else replace(result, titles=names))
-        used_names += names
-    return renamed_results

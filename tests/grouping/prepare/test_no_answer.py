@@ -3,7 +3,7 @@ import pytest
 
 from inbedder import Grouping, InBedder, cluster
 from inbedder.errors import InbedderError
-from inbedder.grouping.no_answer import REFERENCE_LINES, explain_unanswered, find_invented_groups, find_unanswered
+from inbedder.grouping.prepare.no_answer import REFERENCE_LINES, explain_unanswered, find_invented_groups, find_unanswered
 
 AXES = np.eye(8, dtype=np.float32)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
-    from inbedder.grouping.namers import GroupContents
+    from inbedder.grouping.names.group_contents import GroupContents
 
 QUESTION = "What is the topic?"
 MAX_ANSWERS = 30

@@ -21,7 +21,7 @@ from inbedder.prompting.stopwords import load_stopwords
 from inbedder.prompting.words import find_stopwords, is_foreign_stopword, split_spaceless
 
 if TYPE_CHECKING:
-    from inbedder.grouping.namers import GroupContents
+    from inbedder.grouping.names.group_contents import GroupContents
 
 ADDRESS = re.compile(r"https?://\S+|www\.\S+")
 """Addresses, whose parts are no words."""

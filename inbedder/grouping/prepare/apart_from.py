@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from inbedder.grouping.partition.partition import Labels
-from inbedder.vectors.vectors import Vectors, normalize_vectors
+from inbedder.vectors.vectors import Labels, Vectors, normalize_vectors
 
 MIN_RELATIVE_LENGTH = 1e-4
 """Minimum length of a direction, relative to the longest."""

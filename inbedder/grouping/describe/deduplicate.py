@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from inbedder.grouping.partition.partition import mark_left_out
 from inbedder.prompting.stopwords import load_stopwords
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
-    from inbedder.grouping.partition.partition import Labels
+    from inbedder.vectors.vectors import Labels
 
 MIN_DUPLICATE_OVERLAP = 0.8
 """Minimum overlap of two groups with the same answers."""
@@ -77,7 +78,7 @@ def merge_duplicate_groups(
         The labels, renumbered by falling size if groups were merged; the number of the group of texts that fit none; and notes
         for the reader.
     """
-    fitting = labels if left_out is None else np.where(labels == left_out, -1, labels)
+    fitting = mark_left_out(labels, left_out)
     sets = find_duplicate_groups(answers, fitting)
     if not sets:
         return labels, left_out, []

@@ -3,7 +3,7 @@ import pytest
 
 from inbedder import InBedder, cluster
 from inbedder.errors import InputError
-from inbedder.grouping.mean_wordings import average_wordings, encode_wordings
+from inbedder.grouping.prepare.mean_wordings import average_wordings, encode_question
 from inbedder.vectors.vectors import normalize_vectors
 
 TEXTS = [f"text number {i} of {i % 5}" for i in range(20)]
@@ -28,7 +28,7 @@ def test_cluster_groups_by_the_mean_over_wordings_and_answers_the_nearest(model)
     vectors = np.stack([normalize_vectors(model.encode(TEXTS, wording)) for wording in WORDINGS])
     assert result.embeddings == pytest.approx(vectors.mean(axis=0), abs=1e-6)
     assert result.wordings == WORDINGS
-    assert result.instruction == encode_wordings(model, TEXTS, WORDINGS)[1]
+    assert result.instruction == encode_question(model, TEXTS, WORDINGS)[1]
     assert result.answers == model.answer(TEXTS, result.instruction)
     assert np.array_equal(result.labels, cluster(TEXTS, "What is it?", model, k=3, embeddings=result.embeddings).labels)
     assert cluster(TEXTS, "What is it?", model, k=3).wordings is None

@@ -4,7 +4,7 @@ import pytest
 from inbedder import Grouping, InBedder, cluster
 from inbedder.errors import InbedderError
 from inbedder.grouping.clustering import cluster as cluster_texts
-from inbedder.grouping.partition.apart_from import find_group_directions, remove_directions
+from inbedder.grouping.prepare.apart_from import find_group_directions, remove_directions
 
 AXES = np.eye(8, dtype=np.float32)
 

@@ -7,7 +7,7 @@ import pytest
 
 from inbedder import Grouping, InBedder, cluster
 from inbedder.errors import InbedderError, InputError
-from inbedder.grouping.namers import NAMERS
+from inbedder.grouping.names.namers import NAMERS
 from inbedder.grouping.stored.saved_files import HASH, hash_metadata
 from tests.conftest import blobs as narrow_blobs
 
@@ -284,7 +284,7 @@ def test_a_setting_of_any_wrong_type_is_damage_or_works(grouping, model, tmp_pat
         write_metadata(file, changed)
         with contextlib.suppress(InbedderError):
             loaded = Grouping.load(tmp_path / "saved")
-            loaded.provenance.check(model)
+            loaded.provenance.load_model(model)
             assert repr(loaded) and loaded.assign(TEXTS[:1], embeddings=blobs(SIZES)[:1]).names
 
 
@@ -358,7 +358,7 @@ def test_new_groups_are_named_by_the_saved_namer(model, tmp_path, monkeypatch, n
         calls.append((assignment, of_model))
         return lambda groups: [f"{namer} {len(groups)}" for _ in groups]
 
-    monkeypatch.setattr("inbedder.grouping.stored.saving.find_namer", record_call)
+    monkeypatch.setattr("inbedder.grouping.assign.new_groups.find_namer", record_call)
     before = grouping.names
     grouping.update(TEXTS[:30], embeddings=make_unfitting_vectors(30))
     assert calls == [(namer, model)]

@@ -1,0 +1,1 @@
+"""Assignment of new texts to saved groups."""

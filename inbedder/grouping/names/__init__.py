@@ -1,0 +1,1 @@
+"""Names of groups: the namers, and distinct names that are never empty."""

@@ -1,0 +1,1 @@
+"""Vectors before their partition: the mean over wordings, directions removed, texts without an answer found."""
