@@ -12,6 +12,7 @@ from inbedder.arguments import check_integer
 from inbedder.errors import InputError, import_extra
 from inbedder.grouping.grouped_texts import GroupedTexts, make_group_columns
 from inbedder.grouping.stored.edits import merge_groups, move_texts, rename_groups, split_group
+from inbedder.io.html_tables import render_html_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +29,12 @@ class ClusterResult(GroupedTexts):
         >>> len(result.names), result.sizes
         (2, [2, 1])
     """
+
+    def _repr_html_(self) -> str:
+        groups = zip(self.names, self.sizes, self.keywords, self.examples, strict=True)
+        rows = [[i, name, size, ", ".join(words[:5]), texts[:2]] for i, (name, size, words, texts) in enumerate(groups, 1)]
+        title = f"{self.instruction} – {len(self.texts):,} texts"
+        return render_html_table(title, ["group", "name", "texts", "keywords", "examples"], rows)
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
         """Return one table row per text.

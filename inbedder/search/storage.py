@@ -43,6 +43,9 @@ class Storage:
         """Wrap an index's folder and open LanceDB table; call ``Storage.open`` or ``Storage.create`` instead."""
         self.folder, self.table = Path(folder), table
 
+    def __repr__(self) -> str:
+        return f"Storage({str(self.folder)!r})"
+
     @classmethod
     def create(cls, folder: str | os.PathLike[str], schema: Any, spec: VectorSpec) -> Storage:
         """Create an empty table, or open the table of an unfinished build that has rows.

@@ -41,6 +41,7 @@ from inbedder.grouping.stored.saved_files import (
     write_locked,
 )
 from inbedder.grouping.stored.stored_groups import EXAMPLES_PER_GROUP, Route, StoredGroup, count_answers, merge_stored_groups
+from inbedder.io.html_tables import render_html_table
 from inbedder.prompting.templates import check_strings, check_texts
 from inbedder.runtime.user_paths import expand_path
 from inbedder.vectors.vectors import Vectors, normalize_vectors
@@ -112,6 +113,10 @@ class Grouping:
     def __repr__(self) -> str:
         groups = ", ".join(f"{group.name!r}: {group.size}" for group in self.groups)
         return f"Grouping({self.question!r}, {self.provenance.spec.model!r}, {{{groups}}})"
+
+    def _repr_html_(self) -> str:
+        rows = [[i, group.name, group.size, group.examples[:2]] for i, group in enumerate(self.groups, 1)]
+        return render_html_table(f"{self.question} – saved groups", ["group", "name", "texts", "examples"], rows)
 
     @property
     def question(self) -> str:
