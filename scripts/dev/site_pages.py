@@ -46,11 +46,7 @@ def render_command_line() -> str:
     from inbedder.cli.app import app
 
     command: Any = typer.main.get_command(app)
-    page = get_docs_for_click(obj=command, ctx=typer.Context(command), name="inbedder", title="Command line")
-    for name, subcommand in command.commands.items():  # typer cuts the first lines of help at 45 characters
-        first_line = " ".join((subcommand.help or "").split("\n\n")[0].split())
-        page = re.sub(rf"^\* `{name}`: .*$", lambda _, line=f"* `{name}`: {first_line}": line, page, flags=re.MULTILINE)
-    return page
+    return get_docs_for_click(obj=command, ctx=typer.Context(command), name="inbedder", title="Command line")
 
 
 def describe_integrations(page: str, folder: Path = ROOT / "inbedder" / "integrations") -> str:
