@@ -46,7 +46,7 @@ NUM_MASKS = 3
 class Encoding:
     """The settings that turn two sentences and a condition into a score; saved with the model."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # recipes refuse unknown settings
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # recipes reject unknown settings
 
     kind: Literal["cross", "bi", "tri"] = "bi"
     """One of the paper's encoders."""
@@ -134,7 +134,7 @@ def is_conditional_encoder(folder: Path | str) -> bool:
 
 
 def check_folder(folder: Path, encoding: Encoding) -> None:
-    """Refuse an output folder that contains an encoder of other settings, some of whose files would stay.
+    """Reject an output folder that contains an encoder of other settings, some of whose files would stay.
 
     Args:
         folder: The output folder, which may not exist.

@@ -96,6 +96,6 @@ def find_invented_groups(texts: Sequence[str], answers: Sequence[str], labels: L
 
 
 def _share_stem(text: str, answer: str) -> bool:
-    """Tell whether a text holds a word of its answer, in any inflection."""
+    """Return whether a text holds a word of its answer, in any inflection."""
     stems = [{compute_stem(word) for word in split_line(line) if len(word) > 1} for line in (text, answer)]
     return not stems[0].isdisjoint(stems[1])

@@ -61,7 +61,7 @@ class Provenance:
 
         Args:
             name: Current name or folder of the model; None for the recorded one.
-            **options: Keyword arguments of ``InBedder``. Options that would change vectors are refused.
+            **options: Keyword arguments of ``InBedder``. Options that would change vectors are rejected.
 
         Returns:
             The model.
@@ -83,7 +83,7 @@ class Provenance:
         return embedder
 
     def check(self, embedder: InBedder) -> None:
-        """Refuse a loaded model whose vectors are not comparable with the grouping's."""
+        """Reject a loaded model whose vectors are not comparable with the grouping's."""
         self.spec.check(embedder.spec, "The grouping was made", ADVICE)
 
     def encode(self, embedder: InBedder, texts: list[str], **options: Any) -> Vectors:

@@ -85,7 +85,7 @@ def test_embed_writes_short_vectors_in_few_bits(folder, monkeypatch, make_model,
     np.testing.assert_array_equal(np.load("v.npy"), model.encode(texts, "What?", precision="int8"))
     assert run(monkeypatch, "embed", "reviews.csv", *options, "--precision", "int4") == 2
     assert run(monkeypatch, "embed", "reviews.csv", *options[:-1], "33") == 1
-    assert "truncate_dim=33, but the vectors have 32 numbers" in capsys.readouterr().err
+    assert "truncate_dim=33, but the vectors have 32 dimensions" in capsys.readouterr().err
 
 
 def test_embed_writes_the_vectors_of_the_library(folder, monkeypatch, make_model, capsys):
@@ -94,7 +94,7 @@ def test_embed_writes_the_vectors_of_the_library(folder, monkeypatch, make_model
     texts = ["I love cats", "The box was crushed and late", "How do I top up my account?", "I love dogs"]
     vectors = np.load(folder / "v.npy", allow_pickle=False)
     assert np.allclose(vectors, InBedder(model).encode(texts, "What?"), atol=1e-6)
-    assert "4 vectors of 32 numbers" in capsys.readouterr().err
+    assert "4 vectors of 32 dimensions" in capsys.readouterr().err
     assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "-o", "v.parquet", "--model", model) == 0
     import pyarrow.parquet
 

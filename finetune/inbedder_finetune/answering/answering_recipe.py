@@ -227,7 +227,7 @@ def _check_late_interaction(recipe: AnsweringRecipe) -> None:
 
 
 def _check_text_states(recipe: AnsweringRecipe) -> None:
-    """Refuse settings with which soft tokens or adapters of the question cannot read a prompt's keys and values."""
+    """Reject settings with which soft tokens or adapters of the question cannot read a prompt's keys and values."""
     if recipe.has_question_adapter:
         setting = "lora.tokens=question"
     elif recipe.objective.pooling == "soft-gen":

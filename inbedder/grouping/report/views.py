@@ -135,7 +135,7 @@ def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str
 
 
 def _list_keywords(result: GroupedTexts, number: int) -> list[str]:
-    """List the words of a group without answers, which tell more."""
+    """List the words of a group without answers, which show more."""
     return [] if any(result.answers) else [clip(word, MAX_ANSWER_CHARACTERS) for word in result.keywords[number]]
 
 
