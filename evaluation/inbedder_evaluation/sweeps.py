@@ -99,11 +99,11 @@ def layers(
     """Compare layers, from the token embeddings (0) to the last block."""
     options, sampling = add_protocol_options(model_options, protocol), {"temperature": temperature, "top_p": top_p}
     embedders = {model: make_layer_embedders(model, options, sampling, every) for model in models}
-    all_embedders = [embedder for of_model in embedders.values() for embedder in of_model.values()]
+    all_embedders = [embedder for by_layer in embedders.values() for embedder in by_layer.values()]
     scores = _group_by_model(_measure(all_embedders, output, Data(data, hub, limit=limit, protocol=protocol), task))
     panels = {
-        f"{model} by layer": {layer: scores[embedder.name] for layer, embedder in of_model.items()}
-        for model, of_model in embedders.items()
+        f"{model} by layer": {layer: scores[embedder.name] for layer, embedder in by_layer.items()}
+        for model, by_layer in embedders.items()
     }
     draw_lines(panels, output.with_suffix(".png"))
 

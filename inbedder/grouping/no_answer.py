@@ -43,8 +43,8 @@ def find_unanswered(vectors: Vectors, reference_vectors: Vectors) -> NDArray[np.
     """
     empty, *lines = normalize_vectors(reference_vectors)
     cosines = normalize_vectors(vectors) @ empty
-    of_corpus, of_lines = np.median(cosines), np.median(np.stack(lines) @ empty)
-    is_unanswered: NDArray[np.bool_] = cosines >= of_corpus + LIMIT_POSITION * (of_lines - of_corpus)
+    text_median, line_median = np.median(cosines), np.median(np.stack(lines) @ empty)
+    is_unanswered: NDArray[np.bool_] = cosines >= text_median + LIMIT_POSITION * (line_median - text_median)
     return is_unanswered
 
 

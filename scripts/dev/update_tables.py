@@ -88,8 +88,10 @@ def load_wording_scores(file: str, criterion: str) -> dict[str, dict[str, dict[s
     scores: dict[str, dict[str, dict[str, float]]] = {}
     for (model, task), cells in groups.items():
         scores.setdefault(model, {})[task] = dict(zip(("mean", "worst"), summarize_wordings(cells, criterion), strict=True))
-    unasked = {task: score for of_model in scores.values() for task, score in of_model.items() if task.endswith("no question")}
-    return {model: unasked | of_model for model, of_model in scores.items()}
+    unasked = {
+        task: score for model_scores in scores.values() for task, score in model_scores.items() if task.endswith("no question")
+    }
+    return {model: unasked | model_scores for model, model_scores in scores.items()}
 
 
 def look_up(content: Any, path: Sequence[str]) -> Any:
