@@ -161,7 +161,7 @@ def read_settings(name: str, revision: str | None) -> Settings:
 
 
 def _is_valid(value: Any, kind: type) -> bool:
-    """Whether a setting has its type; whole numbers are at least 1, other numbers from 0 to 1."""
+    """Return whether a setting has its type; whole numbers are at least 1, other numbers from 0 to 1."""
     if kind is float:
         return type(value) in (int, float) and 0 <= value <= 1
     numbers: list[Any] = value if isinstance(value, list) else [value] if kind is int else []

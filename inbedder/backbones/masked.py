@@ -100,7 +100,7 @@ def _split_marks(tokens: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> t
 
 
 def _is_word_piece(token: str) -> bool:
-    """Whether a token of SentencePiece continues a word: it has no mark, and its script has spaces between words."""
+    """Return whether a token of SentencePiece continues a word: it has no mark, and its script has spaces between words."""
     return token[:1].isalpha() and not SPACELESS.match(token)
 
 

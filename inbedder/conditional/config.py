@@ -110,7 +110,7 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
 
 
 def is_decoder(config: PretrainedConfig) -> bool:
-    """Whether a backbone is a causal language model, with or without its head."""
+    """Return whether a backbone is a causal language model, with or without its head."""
     from transformers.models.auto import modeling_auto
 
     masked_types = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
@@ -118,7 +118,7 @@ def is_decoder(config: PretrainedConfig) -> bool:
 
 
 def has_pair_tokens(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a tokenizer has [CLS] and [SEP], like those of BERT-like models."""
+    """Return whether a tokenizer has [CLS] and [SEP], like those of BERT-like models."""
     return tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
 
 
@@ -128,7 +128,7 @@ def find_backbone_folder(folder: Path, encoding: Encoding) -> Path:
 
 
 def is_conditional_encoder(folder: Path | str) -> bool:
-    """Whether the name of a model is a folder that only ``ConditionalEncoder.load`` reads."""
+    """Return whether the name of a model is a folder that only ``ConditionalEncoder.load`` reads."""
     folder = expand_path(folder)
     return (folder / PAIRS_FILE).is_file() and not (folder / MODULES_FILE).is_file()
 

@@ -177,7 +177,7 @@ def group_by_pair(rows: Sequence[RatedPair]) -> dict[str, list[int]]:
 
 
 def is_ordered(rows: Sequence[RatedPair]) -> bool:
-    """Whether the rows of a pair order two conditions by rating, as Quad and few-shot examples need it.
+    """Return whether the rows of a pair order two conditions by rating, as Quad and few-shot examples need it.
 
     Args:
         rows: All rows of one pair.

@@ -101,7 +101,7 @@ def split_line(text: str) -> list[str]:
 
 
 def _is_nameless(word: str, stopwords: frozenset[str]) -> bool:
-    """Whether a word, in lower case, says nothing in a name."""
+    """Return whether a word, in lower case, says nothing in a name."""
     is_english_stopword = word in load_stopwords("nltk") or word in OTHER_NAMELESS_WORDS
     return word in stopwords or is_english_stopword or is_foreign_stopword(word)
 

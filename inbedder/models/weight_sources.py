@@ -83,7 +83,7 @@ class HubSource(Source):
     revision: str
     """The pinned commit."""
     other_files: tuple[str, ...] = ()
-    """Names of further files that ``write`` reads beside the file."""
+    """Names of further files that ``write`` reads."""
 
     def list_downloads(self, downloads: Path) -> list[Path]:
         """List the folder of the repository."""

@@ -93,7 +93,7 @@ def find_stopwords(words: Sequence[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=100_000)
 def is_foreign_stopword(word: str) -> bool:
-    """Whether a word with letters beyond ASCII, in lower case, is a stopword of any language."""
+    """Return whether a word with letters beyond ASCII, in lower case, is a stopword of any language."""
     return not word.isascii() and any(word in _load_list(code) for code in _list_codes())
 
 

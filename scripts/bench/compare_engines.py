@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The bundled default on the engines of a CPU, beside sentence-transformers on the same base: how fast, and what changes.
+"""Compare the bundled default on the engines of a CPU with sentence-transformers on the same base: speed and changed vectors.
 
     python scripts/bench/compare_engines.py            (about 3 minutes on 2 cores; needs inbedder[mini])
     python scripts/bench/compare_engines.py --only torchao --rounds 3
@@ -110,7 +110,7 @@ PACKAGES = ("torch", "transformers", "sentence-transformers", "onnxruntime", "op
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package is there."""
+    """Return whether a package is there."""
     try:
         version(package)
     except PackageNotFoundError:
@@ -229,7 +229,7 @@ def main() -> None:
 
 
 def write(output: Path, results: dict[str, Any], notes: dict[str, str]) -> None:
-    """Keep what was measured, beside what earlier calls measured of other engines."""
+    """Store the results together with those of earlier calls."""
     before = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {"engines": {}}
     engines = results | before["engines"] | {name: one for name, one in results.items() if name not in (NAIVE, FLOAT32)}
     content = {

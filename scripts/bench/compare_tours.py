@@ -80,7 +80,7 @@ def time_tour(similarity: Floats, make_tour: Callable[[], Sequence[int]]) -> dic
 
 
 def of_many(kind: str, tasks: int, seed: int) -> dict[str, object]:
-    """The ways beside each other on one drawn instance."""
+    """Compare the ways on one sampled instance."""
     similarity = sample_similarity(tasks, seed, KINDS[kind])
     ways: dict[str, Callable[[], Sequence[int]]] = {
         "2-opt": lambda: order_tasks(similarity, seed=seed),
@@ -96,7 +96,7 @@ def of_many(kind: str, tasks: int, seed: int) -> dict[str, object]:
 
 
 def of_few(kind: str, tasks: int, seeds: int) -> dict[str, object]:
-    """How often each way finds the best of all tours, and what its tours are worth together, as a share of the best."""
+    """How often each way finds the optimal tour, and the total value of its tours as a share of the optimum."""
     worth: dict[str, list[float]] = {method: [] for method in METHODS}
     best = []
     for seed in range(seeds):

@@ -7,7 +7,7 @@
 
 ``.gpu/`` is not tracked: carry it to the machine with the working tree. A stage that fails or runs out of time loses nothing of
 the others, nor of what it has measured itself; the results say which. They are kept by card:
-``scripts/results/gpu-nvidia-h100-80gb-hbm3.json``, beside a log. A run with --only keeps the other stages of that file.
+``scripts/results/gpu-nvidia-h100-80gb-hbm3.json``, with a log. A run with --only keeps the other stages of that file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bundled model on a GPU, beside sentence-transformers there and beside the CPU of the same machine."""
+"""Compare the bundled model on a GPU with sentence-transformers there and with the machine's CPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from inbedder.backbones.weights import has_fast_bf16
 
 
 def measure_stage(device: str, tiny: bool, record: Record) -> None:
-    """Measure the bundled model on the GPU beside sentence-transformers there, and beside the CPU of the same machine."""
+    """Measure the bundled model on the GPU, sentence-transformers there, and both on the machine's CPU."""
     from sentence_transformers import SentenceTransformer
 
     rows = sample_texts(2 if tiny else 2048)

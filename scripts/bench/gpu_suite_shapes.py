@@ -1,4 +1,4 @@
-"""Decoders at the paper's sizes: inbedder beside the paper's way and sentence-transformers, in tokens per second and MFU.
+"""Decoders at the paper's sizes: inbedder, the paper's code and sentence-transformers, in tokens per second and MFU.
 
 Weights are random, in bfloat16: times do not depend on them. The paper's way is written as its authors' code works: ``generate``
 for every vector, with the hidden states of all layers at all positions, and a loop over the texts of a batch. MFU is 2 x

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether the default number of threads is a good one: the default beside one and two threads, alone and beside a busy core.
+"""Compare the default number of threads with one and two threads, on an idle machine and with one core busy.
 
     python scripts/bench/measure_threads.py --rounds 5        (about 40 minutes on 2 cores; needs inbedder[mini,serve,ray])
 

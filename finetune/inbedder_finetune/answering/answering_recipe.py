@@ -103,7 +103,7 @@ class AnsweringLora(Lora):
 
 @dataclass(frozen=True)
 class ResultOptions(Section):
-    """Options of ``InBedder`` that the result's ``inbedder.json`` sets, beside those that follow from the training."""
+    """Options of ``InBedder`` that the result's ``inbedder.json`` sets, in addition to those that follow from the training."""
 
     beside: str | None = None
     """The second model, whose vectors are appended."""
