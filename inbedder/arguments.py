@@ -1,4 +1,4 @@
-"""Checks of arguments, before a model runs: a value that has no single meaning is refused.
+"""Checks of arguments, before a model runs: a value that has no single meaning is rejected.
 
 numpy is imported on use, because ``inbedder --help`` reads this module.
 """
@@ -173,7 +173,7 @@ def check_list(name: str, values: Any) -> list[Any]:
 
 
 def has_columns(values: Any) -> bool:
-    """Tell whether a value holds several columns: a mapping, or a table of pandas, polars or Arrow."""
+    """Return whether a value holds several columns: a mapping, or a table of pandas, polars or Arrow."""
     return isinstance(values, Mapping) or hasattr(values, "columns") or hasattr(values, "column_names")
 
 

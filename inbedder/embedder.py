@@ -66,7 +66,7 @@ class InBedder:
         """
         self._set_parts(Parts.load(Options.parse(model=model, **options), type(self)))
         if self.options.encoding.truncate_dim is not None:
-            _ = self.dimension  # refuses a length above that of the vectors
+            _ = self.dimension  # rejects a length above that of the vectors
 
     def _set_parts(self, parts: Parts) -> None:
         """Set the parts, and an attribute for each part that other modules read."""
@@ -222,7 +222,7 @@ class InBedder:
                 checkpoint's default prompt for embedding models, and under ``@generic`` for all others.
             batch_size: Maximum number of texts in one pass.
             normalize_embeddings: Scale vectors to length 1. Bundled models always do.
-            truncate_dim: Number of leading numbers to keep, cut before vectors are normalised; None takes the model's option.
+            truncate_dim: Number of leading dimensions to keep, cut before vectors are normalised; None takes the model's option.
             precision: "float32", "int8", "uint8", "binary" or "ubinary" (see ``precision.quantize_vectors``).
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
             filter_words: Words whose hidden states are left out of an answer's mean (paper, section 4.3).
@@ -286,7 +286,7 @@ class InBedder:
             instructions: m instructions.
             batch_size: Maximum number of texts in one pass.
             normalize_embeddings: Scale vectors to length 1. Bundled models always do.
-            truncate_dim: Number of leading numbers to keep; None takes the model's option.
+            truncate_dim: Number of leading dimensions to keep; None takes the model's option.
             precision: The precision of the vectors, as in ``encode``.
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
 

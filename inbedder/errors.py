@@ -36,7 +36,7 @@ def format_names(names: Sequence[object]) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether memory was short: Python's MemoryError, torch's RuntimeError, the system's error, or one that these caused."""
+    """Return whether memory ran out: a MemoryError, torch's RuntimeError, the system's error, or one that these caused."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     if isinstance(error, RuntimeError) and _MEMORY_MESSAGE.search(str(error)):

@@ -367,7 +367,7 @@ class EncodingOptions(CheckedOptions):
     )
     constrained_decoding: bool = make_option(
         True,
-        "Keep special tokens, made-up words and repeated words out of answers (masked LMs). Plain decoding fills each mask on "
+        "Keep special tokens, invalid words and repeated words out of answers (masked LMs). Plain decoding fills each mask on "
         "its own, as the authors' code does.",
         check=check_bool,
         kind=bool,
@@ -429,7 +429,7 @@ class EncodingOptions(CheckedOptions):
     )
     truncate_dim: int | None = make_option(
         None,
-        "Truncate vectors to the first d dimensions, before they are normalised (not with a second model); default: all numbers.",
+        "Truncate vectors to the first d dimensions, before they are normalised (not with a second model); default: all.",
         check=check_positive_integer,
         kind=int,
         shared=True,

@@ -167,7 +167,7 @@ class VectorSpec:
         return [f"{name} was {format_value(old.get(name))} and is {format_value(new.get(name))}" for name in names]
 
     def check(self, current: VectorSpec, origin: str, advice: str) -> None:
-        """Refuse a model whose vectors are not comparable with this spec's.
+        """Reject a model whose vectors are not comparable with this spec's.
 
         Args:
             current: The spec of the model in use.

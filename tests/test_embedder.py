@@ -41,7 +41,7 @@ def test_vectors_are_cut_before_they_are_normalised(model):
 
 
 def test_a_length_above_that_of_the_vectors_is_refused(model, make_model):
-    message = f"truncate_dim={model.dimension + 1}, but the vectors have {model.dimension} numbers"
+    message = f"truncate_dim={model.dimension + 1}, but the vectors have {model.dimension} dimensions"
     with pytest.raises(InputError, match=message):
         InBedder(make_model("opt"), truncate_dim=model.dimension + 1)
     with pytest.raises(InputError, match=message):

@@ -26,6 +26,14 @@ def test_no_symbolic_link_is_tracked():
     assert not [line for line in process.splitlines() if line.startswith("120000")]
 
 
+def test_no_module_is_long_or_has_a_name_that_says_nothing():
+    folders = ("inbedder", "finetune/inbedder_finetune", "evaluation/inbedder_evaluation", "tests", "scripts")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    assert len(paths) > 300
+    assert [str(path) for path in paths if path.stem in ("utils", "helpers", "common")] == []
+    assert [str(path) for path in paths if len(path.read_text(encoding="utf-8").splitlines()) > 600] == []
+
+
 def test_importing_the_package_is_cheap_and_names_are_lazy():
     code = "import sys, inbedder; assert 'torch' not in sys.modules; inbedder.InBedder; assert 'torch' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

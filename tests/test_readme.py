@@ -41,8 +41,16 @@ def test_a_table_has_no_empty_row(name):
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name.startswith("readme-")])
-def test_a_table_of_the_readme_has_six_rows_at_most(name):
-    assert len(update_tables.render_rows(TABLES[name])) <= 7
+def test_a_table_of_the_readme_has_six_rows_and_five_columns_at_most(name):
+    rows = update_tables.render_rows(TABLES[name])
+    assert len(rows) <= 7 and len(rows[0]) <= 5
+
+
+def test_a_column_shows_the_best_of_several_paths():
+    description = {"file": "evaluation/results/search.json"}
+    column = {"head": "best", "best_of": [["results", "*", "scores", name] for name in ("base", "rerank 200, weight auto")]}
+    cells = [update_tables.render_cell({"head": "one", "path": path}, {}, description, {}) for path in column["best_of"]]
+    assert update_tables.render_cell(column, {}, description, {}) == max(cells, key=float) != min(cells, key=float)
 
 
 def test_a_path_chooses_records_and_takes_means():
@@ -74,6 +82,27 @@ def test_readme_names_files_that_exist():
     for name in ("scripts/demo", "docs/report.png"):
         assert name in text
         assert (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("path", ["pyproject.toml", "finetune/pyproject.toml", "evaluation/pyproject.toml"])
+def test_badges_citation_and_packages_agree(path):
+    tomllib = pytest.importorskip("tomllib")
+    package = tomllib.loads((ROOT / path).read_text(encoding="utf-8"))["project"]
+    versions = re.findall(r"Python :: (3\.\d+)\n", "\n".join(package["classifiers"]) + "\n")
+    name = package["name"].replace("-", "_")
+    folder = ROOT / "inbedder" if name == "inbedder" else ROOT / Path(path).parent / name
+    badges = {
+        "python": f"python: {versions[0]} – {versions[-1]}",
+        "licence": f"licence: {package['license']}",
+        "types": f"types: {'py.typed' if (folder / 'py.typed').is_file() else 'none'}",
+    }
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for badge, text in badges.items():
+        assert f"<title>{text}</title>" in (ROOT / "docs" / "pictures" / f"badge-{badge}.svg").read_text(encoding="utf-8")
+        assert f"(docs/pictures/badge-{badge}.svg)" in readme
+    assert package["requires-python"] == f">={versions[0]}"
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert package["authors"] == citation["authors"]
 
 
 def test_citation_names_the_package_and_its_five_papers():

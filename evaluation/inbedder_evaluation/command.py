@@ -94,7 +94,7 @@ def evaluate(
     text_column: TextColumn = None,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Evaluate how well models follow instructions."""
+    """Evaluate how models follow instructions."""
     check_output(output, (".json",), None if data is None else str(data))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if table is not None:

@@ -38,8 +38,8 @@ def _average_precision(items: Columns) -> float:
 
 
 def _compute_v_measure(items: Columns) -> float:
-    of_criterion = [items["criterion"] == criterion for criterion in np.unique(items["criterion"])]
-    return harmonic_mean([100 * _compute_agreement(items["label"][rows], items["group"][rows]) for rows in of_criterion])
+    criterion_masks = [items["criterion"] == criterion for criterion in np.unique(items["criterion"])]
+    return harmonic_mean([100 * _compute_agreement(items["label"][rows], items["group"][rows]) for rows in criterion_masks])
 
 
 def _compute_agreement(labels: NDArray[np.int64], groups: NDArray[np.int64]) -> float:
@@ -47,8 +47,14 @@ def _compute_agreement(labels: NDArray[np.int64], groups: NDArray[np.int64]) -> 
     from scipy.special import entr
 
     joint = labels * (groups.max() + 1) + groups
-    of_labels, of_groups, of_both = (entr(np.bincount(side) / len(labels)).sum() for side in (labels, groups, joint))
-    return float(2 * (of_labels + of_groups - of_both) / (of_labels + of_groups)) if of_labels + of_groups > 0 else 1.0
+    label_entropy, group_entropy, joint_entropy = (
+        entr(np.bincount(side) / len(labels)).sum() for side in (labels, groups, joint)
+    )
+    return (
+        float(2 * (label_entropy + group_entropy - joint_entropy) / (label_entropy + group_entropy))
+        if label_entropy + group_entropy > 0
+        else 1.0
+    )
 
 
 STATISTICS: dict[str, Callable[[Columns], float]] = {
@@ -113,10 +119,10 @@ def compute_success_rates(wins: Mapping[str, NDArray[np.bool_]], units: Mapping[
     Returns:
         One success rate per criterion and their harmonic_mean, in percent, with the triplets.
     """
-    scores = {criterion: 100 * float(np.mean(of_one)) for criterion, of_one in wins.items()}
+    scores = {criterion: 100 * float(np.mean(outcomes)) for criterion, outcomes in wins.items()}
     columns: dict[str, list[Any]] = {
-        "criterion": [criterion for criterion, of_one in wins.items() for _ in of_one],
-        "success": [int(won) for of_one in wins.values() for won in of_one],
+        "criterion": [criterion for criterion, outcomes in wins.items() for _ in outcomes],
+        "success": [int(won) for outcomes in wins.values() for won in outcomes],
     }
     names = number_names([name for criterion in wins for name in units[criterion]])
     return Outcomes({**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}, "success", names, columns)
@@ -159,11 +165,11 @@ def resample_units(units: Sequence[int], statistic: Callable[[NDArray[np.int64]]
     if len(members) < 2:
         return None
 
-    def of_draw(sampled: NDArray[np.int64]) -> float:
+    def compute_statistic(sampled: NDArray[np.int64]) -> float:
         return statistic(np.concatenate([members[unit] for unit in sampled]))
 
     drawing = {"n_resamples": RESAMPLES, "batch": 1, "method": "percentile", "random_state": 0}
-    result = bootstrap((np.arange(len(members)),), of_draw, vectorized=False, **drawing)
+    result = bootstrap((np.arange(len(members)),), compute_statistic, vectorized=False, **drawing)
     draws = np.asarray(result.bootstrap_distribution, dtype=np.float64)
     if not np.isfinite(draws).all():
         return None

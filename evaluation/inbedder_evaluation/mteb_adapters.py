@@ -93,13 +93,13 @@ def make_loader(texts: Sequence[str], batch_size: int = 64) -> DataLoader[Any]:
     return DataLoader(Dataset.from_dict({"text": list(texts)}), batch_size=batch_size)
 
 
-def make_metadata(instruction: str | None, name: str = "Instructed", **fields_of_task: Any) -> TaskMetadata:
+def make_metadata(instruction: str | None, name: str = "Instructed", **task_fields: Any) -> TaskMetadata:
     """Build the metadata of an mteb task whose prompt is an instruction.
 
     Args:
         instruction: The prompt; None leaves it out.
         name: Name of the task.
-        **fields_of_task: Other fields of mteb's TaskMetadata.
+        **task_fields: Other fields of mteb's TaskMetadata.
 
     Returns:
         mteb's metadata of a task.
@@ -116,7 +116,7 @@ def make_metadata(instruction: str | None, name: str = "Instructed", **fields_of
         "main_score": "cosine_spearman",
         "prompt": instruction,
     }
-    return TaskMetadata(**{**fields, **fields_of_task})
+    return TaskMetadata(**{**fields, **task_fields})
 
 
 def list_texts(inputs: DataLoader[Any]) -> list[str]:

@@ -95,16 +95,16 @@ def _place(cell: Cell) -> tuple[str, str, str, int]:
 def _compare_task(pairs: Sequence[tuple[Cell, Cell]], items: Path) -> Comparison:
     """Compare two models on one task; the pairs differ only in their seed."""
     first, second = (mean(pair[side].scores[pair[side].main_score] for pair in pairs) for side in (0, 1))
-    of_seeds = [(one, two) for pair in pairs for one, two in [[load_outcomes(items, cell.key) for cell in pair]] if one and two]
-    if any(list(one.units) != list(two.units) for one, two in of_seeds):
+    seed_pairs = [(one, two) for pair in pairs for one, two in [[load_outcomes(items, cell.key) for cell in pair]] if one and two]
+    if any(list(one.units) != list(two.units) for one, two in seed_pairs):
         raise InputError(f"{pairs[0][0].task}: the saved items of the two models differ. Remove {items} and measure again.")
 
     def compute_difference(rows: NDArray[np.int64]) -> float:
-        return mean(one.main_score(rows) - two.main_score(rows) for one, two in of_seeds)
+        return mean(one.main_score(rows) - two.main_score(rows) for one, two in seed_pairs)
 
     bootstrap = (
-        resample_units(of_seeds[0][0].units, compute_difference)
-        if len(of_seeds) == len(pairs) and of_seeds[0][0].statistic
+        resample_units(seed_pairs[0][0].units, compute_difference)
+        if len(seed_pairs) == len(pairs) and seed_pairs[0][0].statistic
         else None
     )
     task_and_vectors = (pairs[0][0].task, pairs[0][0].vectors)

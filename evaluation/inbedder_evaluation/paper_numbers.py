@@ -47,8 +47,8 @@ def compare_with_published(cells: Sequence[Cell]) -> list[list[str]]:
     for model in read_published_models():
         for name in (name for name in measured if f"/{name}".endswith(f"/{model['local_name']}")):
             for task, expected in model["scores"].items():
-                of_task = [cell for cell in raw_cells if cell.model == name and cell.task.split(", ")[0] == task]
-                rows.append([name, task, f"{expected:.1f}", *_compare_score(task, expected, of_task)])
+                task_cells = [cell for cell in raw_cells if cell.model == name and cell.task.split(", ")[0] == task]
+                rows.append([name, task, f"{expected:.1f}", *_compare_score(task, expected, task_cells)])
     return rows if len(rows) > 1 else []
 
 

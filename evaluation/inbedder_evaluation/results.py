@@ -91,10 +91,10 @@ def save_cells(cells: Iterable[Cell], path: Path) -> None:
     lines = []
     for cell in cells:
         values = asdict(cell)
-        for name, index_of_value in indices.items():
-            values[name] = index_of_value.setdefault(json.dumps(values[name]), len(index_of_value))
+        for name, value_indices in indices.items():
+            values[name] = value_indices.setdefault(json.dumps(values[name]), len(value_indices))
         lines.append(json.dumps(values))
-    shared = [f'  "{name}": [\n   ' + ",\n   ".join(index_of_value) + "\n  ]" for name, index_of_value in indices.items()]
+    shared = [f'  "{name}": [\n   ' + ",\n   ".join(value_indices) + "\n  ]" for name, value_indices in indices.items()]
     text = f'{{\n "version": {VERSION},\n "shared": {{\n' + ",\n".join(shared) + "\n },\n"
     text += ' "cells": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
     with atomic_write(path) as temporary:

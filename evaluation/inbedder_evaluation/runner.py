@@ -183,8 +183,8 @@ class _Remembered:
         rows = [place[text] for text in texts]
         vectors = encode_many(list(place), questions)
         return {
-            ("raw", texts, (question,) * len(texts)): of_question[rows]
-            for question, of_question in zip(questions, vectors, strict=True)
+            ("raw", texts, (question,) * len(texts)): question_vectors[rows]
+            for question, question_vectors in zip(questions, vectors, strict=True)
         }
 
     def _encode_once(self, texts: tuple[str, ...], per_text: tuple[str, ...]) -> Vectors:

@@ -120,10 +120,10 @@ def _compute_score(cells: Sequence[Cell], model: str, task: QuestionWordings, cr
             cell.model for cell in cells if cell.model.endswith(UNASKED) and model.startswith(cell.model.removesuffix(UNASKED))
         ]
         model = max(unasked, key=len, default=model)
-    of_model = [
+    model_cells = [
         cell for cell in cells if (cell.model, cell.task, cell.data_revision) == (model, task.info.name, task.info.revision)
     ]
-    return summarize_wordings(of_model, criterion) if of_model else None
+    return summarize_wordings(model_cells, criterion) if model_cells else None
 
 
 def summarize_wordings(cells: Sequence[Cell], criterion: str) -> Score:

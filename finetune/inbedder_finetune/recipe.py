@@ -35,7 +35,7 @@ SHARED_TABLES = ("questions", "answers")
 
 @dataclass(frozen=True)
 class Section:
-    """Base of all recipe sections; it refuses unknown settings, NaN and infinity."""
+    """Base of all recipe sections; it rejects unknown settings, NaN and infinity."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 

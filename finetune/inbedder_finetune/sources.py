@@ -151,7 +151,7 @@ def resolve_revision(source: Source) -> Source:
         source: A source.
 
     Returns:
-        The source with a whole commit as its ``revision``. The hub itself refuses abbreviated ones.
+        The source with a whole commit as its ``revision``. The hub itself rejects abbreviated ones.
 
     Raises:
         RecipeError: When the hub is unreachable, or has no such data set or revision.

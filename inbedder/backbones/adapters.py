@@ -54,7 +54,7 @@ def find_adapter_folder(name: str, revision: str | None) -> str | None:
 
 
 def read_config(adapter: Path) -> dict[str, Any]:
-    """Read ``adapter_config.json``; refuse a damaged file, an unknown kind, a LoRA without rank or alpha, an odd revision."""
+    """Read ``adapter_config.json``; reject a damaged file, an unknown kind, a LoRA without rank or alpha, an odd revision."""
     path = adapter / ADAPTER_CONFIG
     config = read_json_object(path)
     if config.get("peft_type") not in MERGEABLE_KINDS:
@@ -79,7 +79,7 @@ def read_config(adapter: Path) -> dict[str, Any]:
 
 
 def read_weights(adapter: Path) -> dict[str, Tensor]:
-    """Read an adapter's tensors by name, without peft's copies; refuse missing, damaged or empty weights."""
+    """Read an adapter's tensors by name, without peft's copies; reject missing, damaged or empty weights."""
     path = find_adapter_weights(adapter)
     try:
         tensors: dict[str, Tensor] = read_pickled_weights([path]) if path.suffix == ".bin" else load_file(path)
@@ -155,7 +155,7 @@ def merge_lora(model: PreTrainedModel, adapter: Path) -> bool:
 
 
 def _get_factors(tensors: Mapping[str, Tensor], name: str, rank: int, adapter: Path) -> tuple[Tensor, Tensor]:
-    """Return A and B of a layer; refuse those whose rank is not the configuration's."""
+    """Return A and B of a layer; reject those whose rank is not the configuration's."""
     stem = name.removesuffix("weight")
     factors = [tensors.get(f"{stem}lora_{letter}.weight") for letter in "AB"]
     a, b = factors
@@ -172,7 +172,7 @@ def _get_factors(tensors: Mapping[str, Tensor], name: str, rank: int, adapter: P
 def _check_complete(
     model: nn.Module, config: Mapping[str, Any], delta_names: set[str], replaced_weights: Mapping[str, Tensor], adapter: Path
 ) -> None:
-    """Refuse an adapter without a delta for one of its target layers: its own base has fewer layers."""
+    """Reject an adapter without a delta for one of its target layers: its own base has fewer layers."""
     targets = config.get("target_modules")
     if not targets or targets == ALL_LINEAR or config.get("layers_to_transform") or config.get("exclude_modules"):
         return
@@ -238,7 +238,7 @@ def _make_misfit_error(adapter: str | Path, reason: str) -> ModelError:
 
 
 def with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
-    """Merge the adapter in a folder into ``model`` in place, or attach it unmerged; refuse one that does not fit."""
+    """Merge the adapter in a folder into ``model`` in place, or attach it unmerged; reject one that does not fit."""
     if merge and merge_lora(model, Path(adapter)):
         return model
     read_config(Path(adapter))

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
-def refuse_answering(resolved: ResolvedModel, options: ModelOptions) -> None:
-    """Refuse a fine-tuned model whose settings do not say that it is an embedding model."""
+def reject_answering(resolved: ResolvedModel, options: ModelOptions) -> None:
+    """Reject a fine-tuned model whose settings do not say that it is an embedding model."""
     name = resolved.adapter or resolved.base
     if find_model_file(name, SETTINGS_FILE, options.revision) and resolved.settings.backbone != "embedding":
         raise ModelError(f"{name} was fine-tuned to answer, not as an embedding model. Leave out backbone.")
@@ -193,7 +193,7 @@ class EmbeddingBackbone:
         return 0 if offset is None else int(offset) + 1
 
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> NoReturn:
-        """Refuse with a ModelError: there is no answer head."""
+        """Raise a ModelError: there is no answer head."""
         raise ModelError("Embedding models cannot generate answers. Choose a causal, masked or encoder-decoder model.")
 
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:

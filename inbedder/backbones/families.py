@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 from transformers.models.auto import modeling_auto
 
 from inbedder.backbones.causal import build_causal_backbone
-from inbedder.backbones.embedding import build_embedding_backbone, choose_encoder_class, refuse_answering
+from inbedder.backbones.embedding import build_embedding_backbone, choose_encoder_class, reject_answering
 from inbedder.backbones.file_checks import find_adapter_weights, find_pickled_weights
 from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, find_model_file, read_settings
 from inbedder.backbones.late_interaction import LateInteractionBackbone, add_gate, add_language_filter
@@ -53,7 +53,7 @@ class Family:
     headless: bool = False
     """Whether it is loaded without its language-model head."""
     check: Callable[[ResolvedModel, ModelOptions], None] = lambda _resolved, _options: None
-    """Refuses a model of another kind before its weights are read."""
+    """Rejects a model of another kind before its weights are read."""
     prepare: Callable[[Any, ResolvedModel], None] | None = None
     """Changes a model before an adapter is merged (``load_weights``)."""
 
@@ -100,7 +100,7 @@ FAMILIES = {
     "causal": Family(lambda _config: AutoModelForCausalLM, build_causal_backbone),
     "masked": Family(lambda _config: AutoModelForMaskedLM, build_masked_backbone, prepare=prepare_masked),
     "seq2seq": Family(lambda _config: AutoModelForSeq2SeqLM, build_seq2seq_backbone),
-    "embedding": Family(choose_encoder_class, build_embedding_backbone, headless=True, check=refuse_answering),
+    "embedding": Family(choose_encoder_class, build_embedding_backbone, headless=True, check=reject_answering),
 }
 
 
@@ -131,7 +131,7 @@ def _list_kinds_of_class(config: PretrainedConfig) -> list[str]:
 
 
 def detect_kind(config: PretrainedConfig) -> str:
-    """Detect "causal", "masked" or "seq2seq" from a configuration; refuse a model without a language-model head."""
+    """Detect "causal", "masked" or "seq2seq" from a configuration; reject a model without a language-model head."""
     if kinds := list_kinds(config):
         return kinds[0]
     architecture = (getattr(config, "architectures", None) or ["unknown architecture"])[0]
@@ -191,7 +191,7 @@ def _load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
 
 
 def _check_safetensors(resolved: ResolvedModel) -> None:
-    """Refuse pickled weights, which vLLM would read by itself."""
+    """Reject pickled weights, which vLLM would read by itself."""
     is_pickled = bool(find_pickled_weights(resolved.base, resolved.hub_kwargs.get("revision")))
     if is_pickled or (resolved.adapter is not None and find_adapter_weights(Path(resolved.adapter)).suffix == ".bin"):
         name = resolved.adapter if resolved.adapter is not None and not is_pickled else resolved.base
@@ -226,7 +226,7 @@ def load_model(options: ModelOptions) -> LoadedModel:
 
 
 def _check_kind(kind: str, resolved: ResolvedModel) -> None:
-    """Refuse to load a language model as a kind that its class is not; a model of unknown kind is accepted."""
+    """Reject a language model whose class is of another kind; a model of unknown kind is accepted."""
     kinds = list_kinds(resolved.config)
     if kinds and kind not in (*kinds, "embedding"):
         raise ModelError(f"{resolved.base} is a {kinds[0]} LM and cannot be loaded as a {kind} one. Leave out backbone.")

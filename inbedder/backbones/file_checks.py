@@ -26,12 +26,12 @@ _TABLES = ("config.json", "tokenizer_config.json", "generation_config.json", "sp
 
 
 def check_sums(name: str, revision: str | None = None) -> None:
-    """Refuse a model whose files differ from its ``checksums.json``; a model without checksums is accepted."""
+    """Reject a model whose files differ from its ``checksums.json``; a model without checksums is accepted."""
     check_checksums(lambda file: find_model_file(name, file, revision))
 
 
 def check_json_files(name: str, revision: str | None = None) -> None:
-    """Refuse a folder or hub id with a damaged JSON file, which transformers would ignore, or one that asks for foreign code."""
+    """Reject a folder or hub id with a damaged JSON file, which transformers would ignore, or one that asks for foreign code."""
     folder = Path(name)
     paths = {find_model_file(name, file, revision) for file in _TABLES} | set(folder.glob("sentence_*_config.json"))
     for path in sorted(path for path in paths if path is not None):
@@ -39,13 +39,13 @@ def check_json_files(name: str, revision: str | None = None) -> None:
 
 
 def check_not_adapter(name: str, revision: str | None = None) -> None:
-    """Refuse a base (folder or hub id) that is itself an adapter, because transformers would load it with unchecked weights."""
+    """Reject a base (folder or hub id) that is itself an adapter, because transformers would load it with unchecked weights."""
     if find_model_file(name, ADAPTER_CONFIG, revision) is not None:
         raise ModelError(f"{name} is itself an adapter, so it cannot be the base of another. Merge it into its base first.")
 
 
 def check_weights(name: str, revision: str | None = None, weights: str | None = None) -> None:
-    """Refuse a model whose weights (``weights`` is its ``transformers_weights``, if set) are not in its folder."""
+    """Reject a model whose weights (``weights`` is its ``transformers_weights``, if set) are not in its folder."""
     if weights is not None and not (is_inside(weights) and weights.endswith((".safetensors", ".safetensors.index.json"))):
         raise ModelError(f"config.json of {name} names the weights {weights!r}; they must be safetensors in its own folder.")
     folder = Path(name)
@@ -116,7 +116,7 @@ def list_weight_files(folder: Path) -> list[Path]:
 
 
 def find_adapter_weights(adapter: Path) -> Path:
-    """Find the file of an adapter's weights, safetensors first; refuse an adapter without one."""
+    """Find the file of an adapter's weights, safetensors first; reject an adapter without one."""
     for file in (ADAPTER_WEIGHTS, PICKLED_ADAPTER_WEIGHTS):
         if (adapter / file).is_file():
             return adapter / file

@@ -94,7 +94,7 @@ def find_commit(name: str, revision: str | None) -> str | None:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object and asks for no code from elsewhere; refuse any other with a ModelError."""
+    """Read a JSON file that holds an object and asks for no code from elsewhere; reject any other with a ModelError."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict):
@@ -106,7 +106,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def _check_values(path: Path, values: dict[str, Any]) -> None:
-    """Refuse a configuration that asks, at any depth, for code of another repository ("x/kernels") or for too many labels."""
+    """Reject a configuration that asks, at any depth, for code of another repository ("x/kernels") or for too many labels."""
     entries: list[tuple[str, Any]] = list(values.items())
     while entries:
         key, value = entries.pop()
@@ -146,7 +146,7 @@ _SETTING_TYPES: dict[str, type] = {
 
 
 def read_settings(name: str, revision: str | None) -> Settings:
-    """Read the settings that fine-tuning saved with a model, empty if there are none; refuse damaged ones."""
+    """Read the settings that fine-tuning saved with a model, empty if there are none; reject damaged ones."""
     path = find_model_file(name, SETTINGS_FILE, revision)
     if path is None:
         return Settings()
@@ -161,7 +161,7 @@ def read_settings(name: str, revision: str | None) -> Settings:
 
 
 def _is_valid(value: Any, kind: type) -> bool:
-    """Whether a setting has its type; whole numbers are at least 1, other numbers from 0 to 1."""
+    """Return whether a setting has its type; whole numbers are at least 1, other numbers from 0 to 1."""
     if kind is float:
         return type(value) in (int, float) and 0 <= value <= 1
     numbers: list[Any] = value if isinstance(value, list) else [value] if kind is int else []

@@ -11,7 +11,7 @@ the mean state of the masks and q(i) that of the question::
     v(x, i) = (1 - g(i)) unit(a(x, i)) + g(i) unit(b(x))        g(i) = sigmoid(w q(i) + c), a gate that is trained with the rest
 
 A multilingual base places a text by its language too. ``LanguageFilter`` takes the directions in which languages differ out of
-b(x), so that texts of the same content in two languages are near; which language it is, a(x, i) still tells if i asks for it.
+b(x), so that texts of the same content in two languages are near; which language it is, a(x, i) still shows if i asks for it.
 
 A batch is two rows without padding (``packed_row``) with the attention of ``packed_attention``.
 """
@@ -104,7 +104,7 @@ def add_language_filter(model: PreTrainedModel, num_directions: int) -> Language
 
 
 def add_gate(model: PreTrainedModel) -> None:
-    """Add a gate to a BERT masked LM and set its attention to ``attend``; refuse other kinds and BERTs with one token type."""
+    """Add a gate to a BERT masked LM and set its attention to ``attend``; reject other kinds and BERTs with one token type."""
     if model.config.model_type != "bert" or model.config.type_vocab_size < 2:
         raise ModelError(f"late_interaction needs a BERT with two token types, not {model.config.model_type!r}.")
     gate = nn.Linear(model.config.hidden_size, 1, device=model.device, dtype=model.dtype)

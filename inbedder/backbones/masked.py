@@ -100,7 +100,7 @@ def _split_marks(tokens: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> t
 
 
 def _is_word_piece(token: str) -> bool:
-    """Whether a token of SentencePiece continues a word: it has no mark, and its script has spaces between words."""
+    """Return whether a token of SentencePiece continues a word: it has no mark, and its script has spaces between words."""
     return token[:1].isalpha() and not SPACELESS.match(token)
 
 
@@ -114,7 +114,7 @@ class MaskedBackbone:
     without_template = False
     poolings: tuple[str, ...] = list_poolings("masked")
     constrained_decoding = True
-    """Whether an answer has no special token, made-up word, repeated word or foreign script (see ``answer``)."""
+    """Whether an answer has no special token, invalid word, repeated word or foreign script (see ``answer``)."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
         """Wrap a loaded model; ``mask_length``, at least 1, is the number of masks after a prompt."""
@@ -229,7 +229,7 @@ class MaskedBackbone:
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[ScoredAnswer]]:
         """Score the masks of one batch in one pass, then fill them from first to last; see ``Backbone.answer``.
 
-        The masks do not see each other's words, so an answer does not repeat a word or its stem. To avoid made-up words, a word
+        The masks do not see each other's words, so an answer does not repeat a word or its stem. To avoid invalid words, a word
         piece is used only after the token that precedes it in the prompt, and a single letter only if the prompt has it. The end
         token is the only special token in an answer; it is never the first, and nothing follows it. Letters are of the scripts
         of text and question, if the vocabulary spells its tokens in letters.

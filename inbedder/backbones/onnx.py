@@ -45,7 +45,7 @@ class OnnxMaskedBackbone(MaskedBackbone):
     runs_side_by_side = False  # ONNX Runtime has threads of its own
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
-        """Find or export the graph of a float32 model on a CPU; refuse any other model, or one that cannot be exported."""
+        """Find or export the graph of a float32 model on a CPU; reject any other model, or one that cannot be exported."""
         super().__init__(model, tokenizer, mask_length)
         if model.device.type != "cpu":
             raise ModelError("ONNX Runtime's int8 needs a CPU. Choose device='cpu', or quantization='int8' (bitsandbytes).")

@@ -1,8 +1,8 @@
-"""A check, when a model is loaded, of what it can compute and of whether a text's vector depends on the texts beside it.
+"""A check, when a model is loaded, of what it can compute and of whether a text's vector depends on the others in its batch.
 
 Families without an attention mask, and recurrences that run over padding, give a text another vector in a batch than on its own.
 Such a model embeds prompts of one length at a time and answers them one by one. A pooling that the model's class cannot compute
-is left out, so that it is refused by name. Families of ``PADDING_SAFE_TYPES`` are known to pass and are not checked.
+is left out, so that it is rejected by name. Families of ``PADDING_SAFE_TYPES`` are known to pass and are not checked.
 """
 
 from __future__ import annotations

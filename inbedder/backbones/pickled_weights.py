@@ -1,6 +1,6 @@
 """Weights in PyTorch's pickled files, such as ``pytorch_model.bin``, read by torch's restricted loader only.
 
-A pickle can run code. ``torch.load(weights_only=True)`` builds nothing but tensors and plain containers, and refuses a file that
+A pickle can run code. ``torch.load(weights_only=True)`` builds nothing but tensors and plain containers, and rejects a file that
 asks for more before anything of it runs. In torch before 2.10 a crafted file could corrupt the memory of this loader
 (CVE-2026-24747; before 2.6 it could run code, CVE-2025-32434), so pickled files need torch 2.10.
 """
@@ -59,7 +59,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
         if isinstance(error, MemoryError):
             raise
         raise ModelError(
-            f"torch refuses to read {path}: {_describe_refusal(error)} inbedder reads a pickle only through torch's restricted "
+            f"torch does not read {path}: {_describe_refusal(error)} inbedder reads a pickle only through torch's restricted "
             "loader, which builds tensors and runs no code. The file is damaged, or holds more than weights: download it again, "
             "or choose a checkpoint in safetensors."
         ) from error
@@ -71,7 +71,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
 
 
 def _check_stored(path: Path) -> None:
-    """Refuse a compressed zip file, whose bytes torch and transformers would map as if they were the values."""
+    """Reject a compressed zip file, whose bytes torch and transformers would map as if they were the values."""
     try:
         with ZipFile(path) as archive:
             is_stored = all(entry.compress_type == ZIP_STORED for entry in archive.infolist())
@@ -89,7 +89,7 @@ def _is_entry(name: object, tensor: object) -> bool:
 
 
 def _describe_refusal(error: Exception) -> str:
-    """Describe why torch refused a file, without its advice to turn the restriction off."""
+    """Describe why torch rejected a file, without its advice to turn the restriction off."""
     reason = " ".join(str(error).split()) or type(error).__name__
     match = re.search(r"WeightsUnpickler error: (.*?)(?: Please use | Check the documentation |$)", reason)
     return f"{(match[1] if match else reason.split(' In PyTorch ')[0])[:300].rsplit('. ', 1)[0].rstrip('. ')}."

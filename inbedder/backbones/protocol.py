@@ -160,7 +160,7 @@ def needs_decoding(backbone: Backbone, pooling: str) -> bool:
 
 
 def check_answers(backbone: Backbone, name: str) -> None:
-    """Refuse to answer with a model, which messages call ``name``, that has no trained language-model head."""
+    """Raise a ModelError for a model without a trained language-model head, which messages call ``name``."""
     if backbone.without_template:
         raise ModelError(
             f"{name} is an embedding model: it embeds and does not answer. "

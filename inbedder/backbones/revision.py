@@ -75,7 +75,7 @@ class WeightFiles:
         return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
     def check(self) -> None:
-        """Refuse files that changed, with a ModelError."""
+        """Reject files that changed, with a ModelError."""
         for state in self.states:
             path = Path(state[0])
             if not path.is_file() or get_file_state(path) != state:
@@ -83,7 +83,7 @@ class WeightFiles:
 
 
 def record_revision(backbone: Backbone, files: WeightFiles) -> None:
-    """Record a backbone's files, and compute the revision of small ones now; refuse files that changed during loading."""
+    """Record a backbone's files, and compute the revision of small ones now; reject files that changed during loading."""
     backbone.weight_files = files
     if sum(size for _, _, size, _ in files.states) <= MAX_EAGER_BYTES:
         _ = files.revision

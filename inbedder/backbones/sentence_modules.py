@@ -46,7 +46,7 @@ POOLINGS_BY_MODE = {POOLINGS[name].mode: name for name in list_poolings("embeddi
 """sentence-transformers' supported poolings and their names here; "mean" is text-mean if the prompt is not pooled."""
 _LEGACY_MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _INSTRUCTOR_KEYS = {"pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"}
-"""The keys that tell INSTRUCTOR's pooling settings from those of GTR and sentence-T5."""
+"""The keys that distinguish INSTRUCTOR's pooling settings from those of GTR and sentence-T5."""
 _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
 _IGNORED_PATTERNS = ["*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack", "*.ot", "*.gguf", "onnx/*", "openvino/*"]
 """Files of a repository that sentence-transformers does not need if it has safetensors."""
@@ -130,7 +130,7 @@ def read_modules(name: str, revision: str | None, *, is_named: bool, is_t5: bool
 
 
 def check_width(output_layers: nn.Sequential, width: int, name: str) -> None:
-    """Refuse Dense layers whose input size is not the ``width`` of the layer before them."""
+    """Reject Dense layers whose input size is not the ``width`` of the layer before them."""
     for layer in (module for module in output_layers.modules() if isinstance(module, nn.Linear)):
         if layer.in_features != width:
             raise ModelError(
@@ -154,7 +154,7 @@ def list_module_files(folder: Path) -> list[Path]:
 
 
 def find_sentence_folder(name: str) -> Path:
-    """Find or download a folder for sentence-transformers; refuse one that would run code or read files elsewhere."""
+    """Find or download a folder for sentence-transformers; reject one that would run code or read files elsewhere."""
     folder = find_checkpoint_folder(name)
     check_sums(str(folder))
     for module in _read_module_list(str(folder), None) or []:
@@ -187,9 +187,9 @@ def find_checkpoint_folder(name: str, revision: str | None = None) -> Path:
 
 
 def _check_files(folder: Path) -> None:
-    """Refuse a folder in which sentence-transformers, transformers or peft would read files elsewhere or run code.
+    """Reject a folder in which sentence-transformers, transformers or peft would read files elsewhere or run code.
 
-    They read pickled weights by torch's restricted loader too. Each pickle is opened here first, so that all loaders refuse it
+    They read pickled weights by torch's restricted loader too. Each pickle is opened here first, so that all loaders reject it
     with the same message.
     """
     check_json_files(str(folder))

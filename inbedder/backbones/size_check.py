@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_PARAMETERS_PER_BYTE = 16
 """Maximum number of parameters that a byte of weights holds: four in 2-bit weights, and room for a head that the file lacks."""
 MIN_REFUSED_LAYERS, MIN_REFUSED_PARAMETERS = 1000, 100_000_000
-"""Smaller models are loaded whatever their weights hold, and then refused by the name of the tensor that does not fit."""
+"""Smaller models are loaded whatever their weights hold, and then rejected by the name of the tensor that does not fit."""
 _NUMBERS_OF_LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 
 
@@ -35,7 +35,7 @@ def check_size(
     pickled: Mapping[str, Tensor] | None = None,
     trust_remote_code: bool,
 ) -> None:
-    """Refuse a configuration with more layers or parameters than its weights can fill.
+    """Reject a configuration with more layers or parameters than its weights can fill.
 
     Args:
         name: Folder or hub id of a full model.

@@ -21,7 +21,7 @@ MAX_TEXT_GROWTH = 100
 
 
 def check_config(config: PretrainedConfig, base: str) -> None:
-    """Refuse sizes below 1, and switches that are neither on nor off.
+    """Reject sizes below 1, and switches that are neither on nor off.
 
     Args:
         config: The model's configuration.
@@ -40,7 +40,7 @@ def check_config(config: PretrainedConfig, base: str) -> None:
 
 
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig, base: str) -> None:
-    """Refuse a tokenizer without words, with more tokens than the model, or whose replacements make a text much longer."""
+    """Reject a tokenizer without words, with more tokens than the model, or whose replacements make a text much longer."""
     special = set(tokenizer.all_special_ids)
     if len(tokenizer) <= len(special):
         raise ModelError(f"The tokenizer of {base} has no words: tokenizer.json is missing or empty. Download the model again.")

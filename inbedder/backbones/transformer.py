@@ -19,7 +19,7 @@ _HOOK_SUFFIXES = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 
 
 def find_blocks(body: nn.Module, count: int) -> nn.ModuleList:
-    """Find the ``count`` transformer blocks of a model without its head, in order; refuse a model without such a list."""
+    """Find the ``count`` transformer blocks of a model without its head, in order; reject a model without such a list."""
     for module in body.modules():
         if isinstance(module, nn.ModuleList) and len(module) == count:
             return module
@@ -27,7 +27,7 @@ def find_blocks(body: nn.Module, count: int) -> nn.ModuleList:
 
 
 def check_layer(layer: int, num_layers: int) -> int:
-    """Resolve a layer, negative from the end, to 0 .. num_layers; refuse one that the model does not have."""
+    """Resolve a layer, negative from the end, to 0 .. num_layers; reject one that the model does not have."""
     if not -num_layers - 1 <= layer <= num_layers:
         raise ModelError(f"There is no layer {layer}. The model has layers 0 (embeddings) to {num_layers}; -1 is the last.")
     return layer if layer >= 0 else num_layers + 1 + layer

@@ -99,13 +99,13 @@ def build_vllm_backbone(resolved: ResolvedModel, kind: str, options: ModelOption
     model = EngineHandle(resolved.config, choose_dtype(options, device), device)
     try:
         generation = GenerationConfig.from_pretrained(resolved.base, **resolved.hub_kwargs)
-    except OSError:  # it does not exist; a damaged one was refused before
+    except OSError:  # it does not exist; a damaged one was rejected before
         generation = GenerationConfig.from_model_config(resolved.config)
     return VllmBackbone(resolved, model, generation, engine_options)
 
 
 def read_options(backbone: str) -> dict[str, Any]:
-    """Read vLLM's options from "vllm" or "vllm: {name: value, ...}" in YAML; refuse anything else with an InputError."""
+    """Read vLLM's options from "vllm" or "vllm: {name: value, ...}" in YAML; reject anything else with an InputError."""
     try:
         parsed = yaml.safe_load(backbone)
     except yaml.YAMLError:

@@ -297,7 +297,7 @@ def _list_extra_blocks(model: nn.Module, unexpected: Iterable[str]) -> list[str]
 
 
 def resolve_device(name: str | None) -> torch.device:
-    """Resolve the name of a device, None to the GPU if there is one; refuse a device that cannot be used."""
+    """Resolve the name of a device, None to the GPU if there is one; reject a device that cannot be used."""
     name = ("cuda" if torch.cuda.is_available() else "cpu") if name is None else name
     try:
         device = torch.device(name)

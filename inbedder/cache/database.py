@@ -56,7 +56,7 @@ def compute_checksum(space: bytes, key: bytes, data: bytes) -> bytes:
 
 
 def is_intact(space: Any, key: Any, data: Any, stored_checksum: Any) -> bool:
-    """Whether an entry is what was written; damage can change the type of any of its parts."""
+    """Return whether an entry is what was written; damage can change the type of any of its parts."""
     return all(isinstance(part, bytes) for part in (space, key, data)) and stored_checksum == compute_checksum(space, key, data)
 
 
@@ -147,7 +147,7 @@ def _open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether a file has no tables yet.
+    """Return whether a file has no tables yet.
 
     Args:
         connection: A connection to the file.

@@ -52,7 +52,7 @@ def rebuild(path: Path) -> int:
         if damaged is None:
             raise InputError(f"{path} cannot be read. Remove it with: inbedder cache clear {path.parent}")
         try:
-            is_new(damaged, path)  # refuses a file that is not a cache
+            is_new(damaged, path)  # rejects a file that is not a cache
         except READ_ERRORS as error:
             raise InputError(f"{path} cannot be read ({error}). Remove it with: inbedder cache clear {path.parent}") from error
         with atomic_write(path) as new_path:

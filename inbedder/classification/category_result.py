@@ -12,6 +12,7 @@ from inbedder.arguments import check_integer
 from inbedder.classification.category_scores import DEFAULT_TEMPERATURE
 from inbedder.errors import import_extra
 from inbedder.grouping.partition.temperature import compute_probabilities
+from inbedder.io.html_tables import render_html_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,6 +76,10 @@ class Classification:
     def __repr__(self) -> str:
         counts = ", ".join(f"{name!r}: {count}" for name, count in self.count_texts().items())
         return f"Classification({self.instruction!r}, {len(self.texts)} texts, {{{counts}}})"
+
+    def _repr_html_(self) -> str:
+        title = f"{self.instruction or 'Without a question'} – {len(self.texts):,} texts"
+        return render_html_table(title, ["category", "texts"], [list(item) for item in self.count_texts().items()])
 
     @cached_property
     def probabilities(self) -> Vectors:

@@ -126,7 +126,7 @@ def main() -> None:
 
 
 def _check_working_folder() -> None:
-    """Refuse a working folder that was deleted, in which libraries fail in ways that mislead."""
+    """Reject a working folder that was deleted, in which libraries fail in ways that mislead."""
     from inbedder.errors import InputError
 
     try:

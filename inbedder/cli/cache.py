@@ -24,7 +24,7 @@ def cache(
     folder: Annotated[Path, typer.Argument(help="Folder of the cache, as given to --cache.")],
     repair: Annotated[bool, typer.Option("--repair", help="With verify: rebuild the cache from its intact entries.")] = False,
 ) -> None:
-    """Inspect, verify or clear a cache of vectors and answers."""
+    """Inspect, verify or clear a cache."""
     from inbedder.cache.database import DATABASE_FILE
     from inbedder.cache.integrity import remove
     from inbedder.cache.store import Store

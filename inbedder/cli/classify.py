@@ -83,7 +83,7 @@ def classify(
     batch_size: BatchSize = 32,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Classify texts into your own categories, without training."""
+    """Classify texts into your own categories."""
     check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
     categories = _parse_into(into)
     if top > len(categories):

@@ -56,7 +56,7 @@ def compare_wordings(
     batch_size: BatchSize = 32,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Compare the groups under several wordings of a question."""
+    """Compare groups under several wordings."""
     if output is not None:
         check_output(output, TABLE_TYPES, source)
     count = parse_group_count(k)

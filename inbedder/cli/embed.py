@@ -70,7 +70,7 @@ def embed(
         machines = {"workers": workers, "threads": threads, "address": address}
         _embed_with_ray(source, output, instruction, guided, machines, model=model, **options, **model_options)
         return
-    _refuse_ray_options(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
+    _check_ray_options(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
     check_output(output, (".npy", ".parquet"), source)
     with stream_texts(source, text_column, skip_bad, delimiter) as texts:
         embedder = load_embedder(model, **model_options)
@@ -81,7 +81,7 @@ def embed(
                 width = embed_stream(embedder, texts, instruction, writer, batch_size, precision)
             else:
                 width = _embed_guided(embedder, texts, instruction, writer, batch_size, guided, precision)
-    print_message(f"{output}: {texts.count} vectors of {width} numbers.")
+    print_message(f"{output}: {texts.count} vectors of {width} dimensions.")
 
 
 def _embed_guided(
@@ -124,8 +124,8 @@ def _embed_with_ray(
         raise typer.Exit(1)
 
 
-def _refuse_ray_options(engine: str, **values: Any) -> None:
-    """Refuse options of Ray jobs with another engine."""
+def _check_ray_options(engine: str, **values: Any) -> None:
+    """Reject options of Ray jobs with another engine."""
     if engine != "local":
         raise typer.BadParameter("choose local or ray.", param_hint="--engine")
     for name, value in values.items():

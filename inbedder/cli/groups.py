@@ -77,7 +77,7 @@ def move(
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
 ) -> None:
-    """Move texts to another group, and texts like them."""
+    """Move texts and similar ones to a group."""
     from inbedder.errors import InputError
 
     table = read_texts(source, text_column, skip_bad, delimiter)
@@ -112,7 +112,7 @@ def apply(
     ctx: typer.Context,
     changes: Annotated[Path, typer.Argument(metavar="CHANGES", help="The changes.json that the report saved.")],
 ) -> None:
-    """Apply the changes that were made on the page."""
+    """Apply the changes made on the page."""
     from inbedder.grouping.stored.page_changes import apply_changes
 
     with _edit(ctx.obj) as grouping:

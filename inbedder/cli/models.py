@@ -9,13 +9,13 @@ import typer
 
 from inbedder.cli.shared_options import print_message, print_result, with_expanded_paths
 
-app = typer.Typer(no_args_is_help=True, help="List, install or remove bundled models, or convert weights to safetensors.")
+app = typer.Typer(no_args_is_help=True, help="List, install, remove or convert models.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An installable model: small, medium, multilingual, or a base.")]
 
 
 @app.command("list", epilog="Example: inbedder models list")
 def list_models() -> None:
-    """List the bundled models and whether they are ready."""
+    """List the bundled models and their state."""
     from inbedder.models.bundled import DESCRIPTIONS, explain_not_ready
 
     for name, description in DESCRIPTIONS.items():
@@ -29,7 +29,7 @@ def list_models() -> None:
 def info(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A bundled model: mini, small, medium or multilingual.")],
 ) -> None:
-    """Print the card of a model and the folder of its weights."""
+    """Print a model's card and its folder."""
     from inbedder.errors import InputError
     from inbedder.models.bases import BASE_OF, BASES
     from inbedder.models.bundled import DESCRIPTIONS
@@ -79,7 +79,7 @@ def convert(
     output: Annotated[Path, typer.Option("-o", "--output", help="A new or empty folder.")],
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None,
 ) -> None:
-    """Convert pickled weights (.bin) to safetensors.
+    """Convert .bin weights to safetensors.
 
     The folder has the model's other files unchanged, and gives the same vectors.
     """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from inbedder.io.tables import Table
     from inbedder.search.index_rows import Rows
 
-app = typer.Typer(no_args_is_help=True, help="Build, extend, inspect or verify a search index.")
+app = typer.Typer(no_args_is_help=True, help="Build, extend or verify a search index.")
 Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
 Ids = Annotated[
     str | None,
@@ -62,7 +62,7 @@ def build(
     skip_bad: SkipBad = False,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Build an index that is searched under any question."""
+    """Build an index."""
     with time_stage("loading"), skip_unused_imports():
         from inbedder.search.index import Index
         from inbedder.search.lance_engine import import_lancedb
@@ -105,7 +105,7 @@ def add(
 @app.command(epilog="Example: inbedder index info index/")
 @with_expanded_paths
 def info(index: Folder) -> None:
-    """Print the contents and the model of an index."""
+    """Print the contents and model of an index."""
     from inbedder.search.index import Index
 
     metadata = Index.open(index).info()
@@ -122,7 +122,7 @@ def info(index: Folder) -> None:
 @app.command(epilog="Example: inbedder index compact index/")
 @with_expanded_paths
 def compact(index: Folder, keep: Annotated[float, typer.Option(min=0, help="Days to keep replaced versions.")] = 7.0) -> None:
-    """Compact an index: merge small files and remove old versions."""
+    """Merge small files and drop old versions."""
     from datetime import timedelta
 
     from inbedder.search.index import Index
@@ -136,7 +136,7 @@ def compact(index: Folder, keep: Annotated[float, typer.Option(min=0, help="Days
 @app.command(epilog="Example: inbedder index verify index/")
 @with_expanded_paths
 def verify(index: Folder) -> None:
-    """Verify every row of an index; exit with 1 on damage."""
+    """Verify every row; exit with 1 on damage."""
     from inbedder.search.index import Index
 
     opened_index = Index.open(index)

@@ -30,7 +30,7 @@ def serve(
     ] = None,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Serve an OpenAI-compatible HTTP API with instructions.
+    """Serve an OpenAI-compatible HTTP API.
 
     The routes return embeddings, rerankings, answers and groups. Install the serve extra first.
     """

@@ -162,7 +162,7 @@ class EscapingFormatter(logging.Formatter):
 
 
 def is_debugging() -> bool:
-    """Tell whether the command line asks for tracebacks; errors before and after typer's work need to know, too."""
+    """Return whether the command line asks for tracebacks; errors before and after typer's work need to know, too."""
     return "--debug" in sys.argv
 
 
@@ -253,7 +253,7 @@ def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None
         source: The input; None if it is no file.
 
     Raises:
-        BadParameter: If the output is refused.
+        BadParameter: If the output is rejected.
     """
     from inbedder.errors import format_value
 
@@ -271,7 +271,7 @@ def check_outputs(paths: Sequence[Path], allowed: tuple[str, ...], source: str) 
         source: The input.
 
     Raises:
-        BadParameter: If an output is refused.
+        BadParameter: If an output is rejected.
     """
     for path in paths:
         check_output(path, allowed, source)
@@ -287,7 +287,7 @@ def check_folder(path: Path, source: str) -> None:
         source: The input.
 
     Raises:
-        BadParameter: If the folder is refused.
+        BadParameter: If the folder is rejected.
     """
     from inbedder.errors import format_value
     from inbedder.io.files import is_same_file

@@ -44,7 +44,7 @@ def suggest(
     batch_size: BatchSize = 32,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Rank questions by what they show of the texts."""
+    """Rank questions by how much they reveal."""
     if output is not None:
         check_output(output, (".html",), source)
     table = read_texts(source, text_column, skip_bad, delimiter)

@@ -46,7 +46,7 @@ NUM_MASKS = 3
 class Encoding:
     """The settings that turn two sentences and a condition into a score; saved with the model."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # recipes refuse unknown settings
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # recipes reject unknown settings
 
     kind: Literal["cross", "bi", "tri"] = "bi"
     """One of the paper's encoders."""
@@ -110,7 +110,7 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
 
 
 def is_decoder(config: PretrainedConfig) -> bool:
-    """Whether a backbone is a causal language model, with or without its head."""
+    """Return whether a backbone is a causal language model, with or without its head."""
     from transformers.models.auto import modeling_auto
 
     masked_types = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
@@ -118,7 +118,7 @@ def is_decoder(config: PretrainedConfig) -> bool:
 
 
 def has_pair_tokens(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a tokenizer has [CLS] and [SEP], like those of BERT-like models."""
+    """Return whether a tokenizer has [CLS] and [SEP], like those of BERT-like models."""
     return tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
 
 
@@ -128,13 +128,13 @@ def find_backbone_folder(folder: Path, encoding: Encoding) -> Path:
 
 
 def is_conditional_encoder(folder: Path | str) -> bool:
-    """Whether the name of a model is a folder that only ``ConditionalEncoder.load`` reads."""
+    """Return whether the name of a model is a folder that only ``ConditionalEncoder.load`` reads."""
     folder = expand_path(folder)
     return (folder / PAIRS_FILE).is_file() and not (folder / MODULES_FILE).is_file()
 
 
 def check_folder(folder: Path, encoding: Encoding) -> None:
-    """Refuse an output folder that contains an encoder of other settings, some of whose files would stay.
+    """Reject an output folder that contains an encoder of other settings, some of whose files would stay.
 
     Args:
         folder: The output folder, which may not exist.

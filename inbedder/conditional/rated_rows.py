@@ -69,7 +69,7 @@ def read_rated_pairs(
         split: If the file has a column ``split``, read only rows of this split; None reads all.
         skip_bad: Leave out rows without a text or a rating on the scale, instead of raising an error at the first.
         may_hide_labels: Accept a file whose labels are all -1, such as the test file of C-STS.
-        needs_condition: Whether to refuse a file without a column condition, such as STS-B. Its conditions are "", and its
+        needs_condition: Whether to reject a file without a column condition, such as STS-B. Its conditions are "", and its
             ratings are from 0 to 5.
 
     Returns:
@@ -177,7 +177,7 @@ def group_by_pair(rows: Sequence[RatedPair]) -> dict[str, list[int]]:
 
 
 def is_ordered(rows: Sequence[RatedPair]) -> bool:
-    """Whether the rows of a pair order two conditions by rating, as Quad and few-shot examples need it.
+    """Return whether the rows of a pair order two conditions by rating, as Quad and few-shot examples need it.
 
     Args:
         rows: All rows of one pair.

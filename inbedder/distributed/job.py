@@ -105,7 +105,7 @@ def embed_job(
     show_progress_bar: bool | None = None,
     **options: Any,
 ) -> JobResult:
-    """Embed a table into a folder of parquet parts with the columns id, text and embedding (a list of d numbers).
+    """Embed a table into a folder of parquet parts with the columns id, text and embedding (a list of d floats).
 
     Args:
         source: A .csv, .tsv, .jsonl, .parquet or .txt file, or a folder of such files.
@@ -174,7 +174,7 @@ def embed_job(
 
 
 def _describe_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Describe the options and files that decide the vectors, without loading the model; refuse a model that does not exist."""
+    """Describe the options and files that decide the vectors, without loading the model; reject a model that does not exist."""
     from inbedder.backbones.revision import get_files_revision
 
     requested = Options.parse(model=name, **options)

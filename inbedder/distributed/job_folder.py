@@ -1,7 +1,7 @@
 """The folder of a large job: its description, its parts and its failures. Nothing here imports Ray.
 
     job/part-000000000001-9f2c61d0a4be.parquet   id, text, embedding; the name holds the first row's number
-    job/_job.json                                everything that decides the vectors; another job is refused
+    job/_job.json                                everything that decides the vectors; another job is rejected
     job/_spec.json                               the ``VectorSpec`` of the vectors, written by the first worker
     job/_failed.jsonl                            rows without a vector: row number, id, reason
 
@@ -155,7 +155,7 @@ def open_job(folder: Path, description: Mapping[str, Any]) -> Iterator[None]:
         InputError: When the folder belongs to another job, holds other files, cannot be created, or another run uses it.
     """
     description = json.loads(json.dumps(description))
-    _refuse_another_job(folder, description)
+    _reject_another_job(folder, description)
     refusal = f"Another run is writing to {format_value(str(folder))}. Wait for it, or choose another -o."
     with lock_folder(folder, refusal):
         remove_leftovers(folder)
@@ -166,7 +166,7 @@ def open_job(folder: Path, description: Mapping[str, Any]) -> Iterator[None]:
 
 
 def check_spec(folder: Path, spec: VectorSpec) -> None:
-    """Store the spec of a job's vectors, or refuse a model whose vectors differ from the stored ones.
+    """Store the spec of a job's vectors, or reject a model whose vectors differ from the stored ones.
 
     Args:
         folder: The job's folder.
@@ -186,7 +186,7 @@ def check_spec(folder: Path, spec: VectorSpec) -> None:
     stored.check(spec, "The vectors in this folder were made", "Choose another -o.")
 
 
-def _refuse_another_job(folder: Path, description: Mapping[str, Any]) -> None:
+def _reject_another_job(folder: Path, description: Mapping[str, Any]) -> None:
     path = folder / JOB_FILE
     if not path.is_file():
         if folder.is_dir() and any(file.name != LOCK_FILE and not is_temporary(file.name) for file in folder.iterdir()):

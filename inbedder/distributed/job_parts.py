@@ -44,7 +44,7 @@ def to_keys(ids: Any) -> Keys:
 
 
 def is_done(keys: Keys, done_keys: Keys) -> NDArray[np.bool_]:
-    """Tell which of n keys are among m sorted ones, in n log m steps."""
+    """Find which of n keys are among m sorted ones, in n log m steps."""
     if not len(done_keys):
         return np.zeros(len(keys), dtype=bool)
     matches: NDArray[np.bool_] = done_keys[np.searchsorted(done_keys, keys).clip(max=len(done_keys) - 1)] == keys

@@ -28,6 +28,7 @@ from inbedder.grouping.prepare.no_answer import explain_unanswered, find_answere
 from inbedder.grouping.provenance import Provenance, resolve_model
 from inbedder.grouping.stored.edits import EditableGroups
 from inbedder.grouping.stored.stored_grouping import StoredGrouping
+from inbedder.io.html_tables import render_html_table
 from inbedder.prompting.templates import check_texts
 from inbedder.runtime.threads import limit_threads
 from inbedder.vectors.vectors import Labels, Vectors
@@ -55,6 +56,12 @@ class ClusterResult(EditableGroups):
         >>> len(result.names), result.sizes
         (2, [2, 1])
     """
+
+    def _repr_html_(self) -> str:
+        groups = zip(self.names, self.sizes, self.keywords, self.examples, strict=True)
+        rows = [[i, name, size, ", ".join(words[:5]), texts[:2]] for i, (name, size, words, texts) in enumerate(groups, 1)]
+        title = f"{self.instruction} – {len(self.texts):,} texts"
+        return render_html_table(title, ["group", "name", "texts", "keywords", "examples"], rows)
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
         """Return one table row per text.

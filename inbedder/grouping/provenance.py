@@ -65,7 +65,7 @@ class Provenance:
 
         Args:
             model: The model, if it is loaded already, or its current name or folder; None for the recorded name.
-            **options: Keyword arguments of ``InBedder``. Options that would change vectors are refused.
+            **options: Keyword arguments of ``InBedder``. Options that would change vectors are rejected.
 
         Returns:
             The model.

@@ -95,7 +95,7 @@ class AnswerVectors(InputModule):
         return self.embedder.get_sentence_embedding_dimension()
 
     def save(self, output_path: str, *_args: Any, **_options: Any) -> None:
-        """Refuse to save: ``InBedder`` exports such folders.
+        """Raise an error: ``InBedder`` exports such folders.
 
         Args:
             output_path: Ignored.

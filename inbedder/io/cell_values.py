@@ -9,7 +9,7 @@ from typing import Any
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a cell holds no value: None, NaN in any number type, or pandas' NA and NaT."""
+    """Return whether a cell holds no value: None, NaN in any number type, or pandas' NA and NaT."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     is_unequal = value != value
@@ -17,7 +17,7 @@ def is_missing(value: Any) -> bool:
 
 
 def is_blank(value: Any) -> bool:
-    """Tell whether a cell is missing or holds only white space."""
+    """Return whether a cell is missing or holds only white space."""
     return is_missing(value) or not str(value).strip()
 
 

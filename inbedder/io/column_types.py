@@ -50,7 +50,7 @@ def _parse_spelled(texts: Sequence[str], parse: Callable[[str], Any], write: Cal
 
 
 def format_number(number: float | np.floating[Any]) -> str:
-    """Format a number with the digits that tell it from all others of its type, and a whole one without a decimal point.
+    """Format a number with the digits that distinguish it from all others of its type, and a whole one without a decimal point.
 
     Args:
         number: A number of Python or numpy.
@@ -79,7 +79,7 @@ def shorten_digits(value: Any, dtype: type[np.floating[Any]]) -> Any:
 
 
 def has_one_kind(values: Iterable[Any]) -> bool:
-    """Tell whether the dates among values are all of one kind: dates, times without a zone, or times with one."""
+    """Return whether the dates among values are all of one kind: dates, times without a zone, or times with one."""
     kinds = set()
     for value in values:
         if isinstance(value, datetime.date) and not is_missing(value):

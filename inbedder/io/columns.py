@@ -104,5 +104,5 @@ def _select_filled(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]
 
 
 def _is_majority(values: Sequence[Any], condition: Callable[[str], bool]) -> bool:
-    """Whether more than half of the values are strings that meet a condition."""
+    """Return whether more than half of the values are strings that meet a condition."""
     return sum(isinstance(value, str) and condition(value) for value in values) > 0.5 * len(values)

@@ -113,7 +113,7 @@ def _cut_sample(content: bytes, position: int) -> bytes:
 
 
 def _is_damaged_utf8(sample: bytes) -> bool:
-    """Tell whether more characters beyond ASCII are valid UTF-8 than not."""
+    """Return whether more characters beyond ASCII are valid UTF-8 than not."""
     text = sample.decode("utf-8", "replace")
     num_damaged = text.count("\ufffd")
     return sum(not character.isascii() for character in text) > 2 * num_damaged

@@ -38,7 +38,7 @@ def detect_file_type(head: bytes, path: str | None = None) -> str | None:
 
     Args:
         head: The first bytes.
-        path: The file, whose entries tell which kind of archive it is; None if only its first bytes are known.
+        path: The file, whose entries show which kind of archive it is; None if only its first bytes are known.
 
     Returns:
         The suffix of its type, such as ".xlsx"; None if it has no known signature, as text.

@@ -89,7 +89,7 @@ def check_target(path: str | os.PathLike[str], sources: Iterable[str | os.PathLi
 
 
 def is_same_file(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> bool:
-    """Whether a source ("-" is standard input) and a path, which may not exist, are the same file under any name."""
+    """Return whether a source ("-" is standard input) and a path, which may not exist, are the same file under any name."""
     try:
         status = os.fstat(sys.stdin.fileno()) if source == "-" else os.stat(expand_path(source))
         return os.path.samestat(status, os.stat(expand_path(path)))
@@ -98,7 +98,7 @@ def is_same_file(source: str | os.PathLike[str], path: str | os.PathLike[str]) -
 
 
 def is_pipe(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a named pipe, which can be read once only."""
+    """Return whether a path is a named pipe, which can be read once only."""
     with suppress(OSError, ValueError):  # it does not exist, or is no path
         return stat.S_ISFIFO(os.stat(expand_path(path)).st_mode)
     return False
@@ -159,7 +159,7 @@ def hash_file(path: Path) -> str:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path in a file stays inside that file's folder.
+    """Return whether a path in a file stays inside that file's folder.
 
     Args:
         path: A relative path with slashes.

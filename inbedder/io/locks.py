@@ -76,7 +76,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def is_open_at(descriptor: int, path: Path) -> bool:
-    """Whether a descriptor is of the file or folder that is now at a path."""
+    """Return whether a descriptor is of the file or folder that is now at a path."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
     except FileNotFoundError:

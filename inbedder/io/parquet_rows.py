@@ -81,7 +81,7 @@ def _convert_column(pyarrow: Any, path: str, name: str, column: Any) -> list[Any
 
 
 def _check_cells(pyarrow: Any, path: str, name: str, column: Any) -> None:
-    """Refuse a cell that is longer than those of text files may be, before it becomes a Python value."""
+    """Reject a cell that is longer than those of text files may be, before it becomes a Python value."""
     from pyarrow import compute
 
     if (compute.max(compute.binary_length(column)).as_py() or 0) > MAX_LINE_CHARACTERS:

@@ -42,7 +42,7 @@ class SheetMarks:
 
 
 def is_strict(file: IO[bytes]) -> bool:
-    """Tell whether a workbook is Strict Open XML."""
+    """Return whether a workbook is Strict Open XML."""
     with zipfile.ZipFile(file) as archive:
         return STRICT_NAMESPACE in archive.read("xl/workbook.xml")
 

@@ -26,7 +26,7 @@ _NAME_PATTERN = re.compile(rf"\..{{0,{NAME_CHARACTERS}}}-inbedder-[a-z0-9_]{{8}}
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name in a folder is the name of a temporary."""
+    """Return whether a name in a folder is the name of a temporary."""
     return _NAME_PATTERN.fullmatch(name) is not None
 
 

@@ -163,7 +163,7 @@ def resolve_name(name: str) -> str:
 
 
 def _check_spelling(name: str) -> None:
-    """Refuse a name that is nearly that of a bundled model and no path, instead of asking the hub for it."""
+    """Reject a name that is nearly that of a bundled model and no path, instead of asking the hub for it."""
     similar_names = get_close_matches(name.lower(), ADAPTERS, 1, MIN_SPELLING_SIMILARITY)
     if similar_names and "/" not in name and not Path(name).exists():
         raise ModelError(f"There is no model {format_value(name)}: did you mean {similar_names[0]}?")

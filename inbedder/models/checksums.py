@@ -48,11 +48,11 @@ def write_checksums(folder: Path) -> None:
 
 
 def check_checksums(find: Callable[[str], Path | None], *, required: bool = False) -> None:
-    """Refuse a model whose files differ from the saved ones.
+    """Reject a model whose files differ from the saved ones.
 
     Args:
         find: Maps a file's name to its path; None if it does not exist.
-        required: Whether to refuse a model without checksums.
+        required: Whether to reject a model without checksums.
 
     Raises:
         ModelError: If a file is missing or differs.

@@ -47,7 +47,7 @@ def write_converted(file: Path, folder: Path, write: Callable[[Path, Path], None
 
 
 def check_converted(folder: Path) -> None:
-    """Refuse a folder that ``write_converted`` wrote if one of its files is missing or changed."""
+    """Reject a folder that ``write_converted`` wrote if one of its files is missing or changed."""
     try:
         digests = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["written"]
         changed_names = [name for name, digest in digests.items() if get_digest(folder / name) != digest]

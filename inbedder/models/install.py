@@ -65,7 +65,7 @@ def find_installed_folder(base: str) -> Path | None:
 
 
 def get_base_name(name: str) -> str:
-    """Return the name in ``BASES`` of a bundled model's base, or of a base itself; refuse any other name."""
+    """Return the name in ``BASES`` of a bundled model's base, or of a base itself; reject any other name."""
     base = BASE_OF.get(name, name)
     if base not in BASES:
         raise InputError(f"Cannot install {name!r}. Choose one of: {', '.join((*BASE_OF, *BASES))}.")
@@ -190,7 +190,7 @@ def _open_weights(base: str, path: Path, downloads: Path, scratch: Path) -> tupl
 
 
 def _check_free_bytes(base: str, num_bytes: int, downloads: Path) -> None:
-    """Refuse an installation that the disk has no room for: bytes to download and unpack, and the written folder."""
+    """Reject an installation that the disk has no room for: bytes to download and unpack, and the written folder."""
     num_bytes += BASES[base].num_bytes
     num_free = shutil.disk_usage(downloads).free
     if num_free < num_bytes:

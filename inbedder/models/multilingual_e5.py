@@ -156,7 +156,7 @@ def write_hub_encoder(file: Path, folder: Path) -> None:
     """Write the encoder as it is on the hub in float16, and check its vectors.
 
     Args:
-        file: ``model.safetensors``, beside ``config.json`` and ``tokenizer.json``.
+        file: ``model.safetensors``, next to ``config.json`` and ``tokenizer.json``.
         folder: An empty folder.
 
     Raises:

@@ -23,7 +23,7 @@ from inbedder.runtime.transformers_output import silence_hub
 Write = Callable[[Path, Path], None]
 """Writes the weights of a file (first argument) as the files of a folder (second argument)."""
 Report = Callable[[str], None]
-"""Tells the user what happens next."""
+"""Reports the next step to the user."""
 HUB_TIMEOUT_SECONDS = 10
 
 
@@ -83,7 +83,7 @@ class HubSource(Source):
     revision: str
     """The pinned commit."""
     other_files: tuple[str, ...] = ()
-    """Names of further files that ``write`` reads beside the file."""
+    """Names of further files that ``write`` reads."""
 
     def list_downloads(self, downloads: Path) -> list[Path]:
         """List the folder of the repository."""
@@ -206,7 +206,7 @@ class WheelSource(Source):
 
 
 def check_file(file: Path, digest: str) -> Path:
-    """Return a file; refuse it with an InputError if it does not exist or has another SHA-256."""
+    """Return a file; reject it with an InputError if it does not exist or has another SHA-256."""
     if not file.is_file():
         raise InputError(f"The file {file} does not exist.")
     if hash_file(file) != digest:

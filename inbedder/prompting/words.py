@@ -27,7 +27,7 @@ PARSERS = {
 CLEAR_ENGLISH_SHARE = 0.4
 """Share of English stopwords from which no other language is tried; in English, every third word is one."""
 MIN_COUNT = 2
-"""Minimum number of stopwords that tell the language of a text."""
+"""Minimum number of stopwords to identify the language of a text."""
 SCRIPT_NAMES = {"HIRAGANA": "KANA", "KATAKANA": "KANA", "KATAKANA-HIRAGANA": "KANA", "IDEOGRAPHIC": "CJK"}
 """Scripts by the first word of a letter's Unicode name, where that word is not the script itself."""
 SCRIPTLESS = ("", "COMBINING", "MODIFIER", "VARIATION")
@@ -93,7 +93,7 @@ def find_stopwords(words: Sequence[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=100_000)
 def is_foreign_stopword(word: str) -> bool:
-    """Whether a word with letters beyond ASCII, in lower case, is a stopword of any language."""
+    """Return whether a word with letters beyond ASCII, in lower case, is a stopword of any language."""
     return not word.isascii() and any(word in _load_list(code) for code in _list_codes())
 
 

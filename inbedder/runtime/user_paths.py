@@ -27,5 +27,5 @@ def expand_name(name: str | os.PathLike[str]) -> str:
     """Expand ``~`` at the start of a name that may be a path, such as a model's; a hub id stays as it is."""
     try:
         return os.path.expanduser(os.fspath(name))
-    except ValueError:  # a null character, which the system refuses with a better message
+    except ValueError:  # a null character, which the system rejects with a better message
         return os.fspath(name)

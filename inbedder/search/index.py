@@ -61,6 +61,9 @@ class Index:
         if model is not None:
             storage.spec.check(model.spec, "The index was built", model_vectors.ADVICE)
 
+    def __repr__(self) -> str:
+        return f"Index({str(self.storage.folder)!r})"
+
     @cached_property
     def model(self) -> InBedder:
         """The model that the index was built with; it caches vectors in the index's folder."""

@@ -75,7 +75,7 @@ def read_rows(data: Data, *, text_column: str = TEXT, id_column: str | None = No
         id_column = ID
     other_columns = [name for name in (names if columns is None else columns) if name not in (text_column, id_column)]
     for name in other_columns:
-        if reason := _explain_refused_name(name):
+        if reason := _explain_rejected_name(name):
             raise InputError(f"A column cannot be called {format_value(name)}: {reason}. Rename it, or select the others.")
     texts = []
     for number, record in enumerate(records, start=1):
@@ -87,7 +87,7 @@ def read_rows(data: Data, *, text_column: str = TEXT, id_column: str | None = No
     return Rows(ids, texts, values)
 
 
-def _explain_refused_name(name: str) -> str | None:
+def _explain_rejected_name(name: str) -> str | None:
     """Explain why an index cannot have a column of some name; None if it can."""
     if name in (ID, TEXT, GENERIC, *RESULT_COLUMNS) or name.startswith((INSTRUCTED, "_")):
         return "an index uses this name"

@@ -13,7 +13,7 @@ PARSER_ERROR = "sql parser error"
 
 
 def check_filter(storage: Storage, where: str) -> None:
-    """Refuse a filter that is not one whole SQL expression on the columns.
+    """Reject a filter that is not one whole SQL expression on the columns.
 
     The engine reads an expression to its end only if something must follow it. Whatever follows the first expression of a filter
     is a syntax error inside brackets or inside parentheses, for no word closes both.

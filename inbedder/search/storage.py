@@ -4,7 +4,7 @@
     reviews.index/.lock          held by the process that writes (``io.locks``)
     reviews.index/cache          cached vectors under instructions (see ``inbedder.cache.store``)
 
-LanceDB writes new files beside the old ones and commits them with one new manifest, so a kill leaves the last commit. The
+LanceDB writes new files next to the old ones and commits them with one new manifest, so a kill leaves the last commit. The
 metadata of fields says whether the build has finished and which instruction a column belongs to; it is committed likewise.
 """
 
@@ -42,6 +42,9 @@ class Storage:
     def __init__(self, folder: str | os.PathLike[str], table: Any) -> None:
         """Wrap an index's folder and open LanceDB table; call ``Storage.open`` or ``Storage.create`` instead."""
         self.folder, self.table = Path(folder), table
+
+    def __repr__(self) -> str:
+        return f"Storage({str(self.folder)!r})"
 
     @classmethod
     def create(cls, folder: str | os.PathLike[str], schema: Any, spec: VectorSpec) -> Storage:
@@ -308,7 +311,7 @@ class Storage:
 
 
 def _is_leftover(file: Path) -> bool:
-    """Whether a file in a folder without an index is what a killed build can leave."""
+    """Return whether a file in a folder without an index is what a killed build can leave."""
     return file.name in (f"{TABLE_NAME}.lance", LOCK_FILE, CACHE_FOLDER) or is_temporary(file.name)
 
 

@@ -32,7 +32,7 @@ class AccessRules:
         self._key = None if key is None else key.encode()
 
     def check_site(self, scope: Scope) -> None:
-        """Refuse a host name that is not this machine's, and a web page of another site.
+        """Reject a host name that is not this machine's, and a web page of another site.
 
         A web page can make a browser send requests to a server on the browser's machine: by a name that resolves to it (DNS
         rebinding), by a form, a script or a frame. Browsers name the page in Origin or Sec-Fetch-Site.
@@ -57,7 +57,7 @@ class AccessRules:
             raise RefusalError(403, message)
 
     def check_key(self, scope: Scope) -> None:
-        """Refuse a request without the API key; the scheme ``Bearer`` may be in any case.
+        """Reject a request without the API key; the scheme ``Bearer`` may be in any case.
 
         Args:
             scope: The request.
@@ -78,6 +78,6 @@ def _list_values(scope: Scope, header: bytes) -> list[bytes]:
 
 
 def _is_local(host: bytes) -> bool:
-    """Tell whether a value of Host is loopback, with or without a port."""
+    """Return whether a value of Host is loopback, with or without a port."""
     match = _HOST.fullmatch(host)
     return match is not None and is_loopback(match[1].decode("latin-1"))

@@ -86,7 +86,7 @@ class Submission:
         return max(len(prompt.ids) for prompt in self.prompts)
 
     def can_share_pass(self, candidate: Submission) -> bool:
-        """Tell whether both call the same method of the same model with the same settings."""
+        """Return whether both call the same method of the same model with the same settings."""
         key, candidate_key = (self.method, self.settings), (candidate.method, candidate.settings)
         return self.backbone is candidate.backbone and key == candidate_key
 

@@ -25,7 +25,7 @@ class BodyReader:
 
         Args:
             settings: The bounds.
-            is_queue_full: Whether a request that needs a model would be refused, so that its body need not be read.
+            is_queue_full: Whether a request that needs a model would be rejected, so that its body need not be read.
         """
         self.total_bytes = 0
         """Number of bytes of the bodies of all requests that are not yet answered."""
@@ -68,7 +68,7 @@ class BodyReader:
             self.total_bytes -= body_bytes
 
     def _check_announced(self, scope: Scope) -> None:
-        """Refuse a body by its headers."""
+        """Reject a body by its headers."""
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._settings.max_body_bytes:

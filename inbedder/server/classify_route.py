@@ -23,7 +23,7 @@ from inbedder.vectors.vectors import similarity
 
 router = APIRouter(route_class=BoundedRoute, responses=PROBLEMS)
 SCORE_BYTES = 100
-"""About how many bytes a category has in an answer, beside its name."""
+"""Approximate size of a category in an answer without its name, in bytes."""
 
 
 @router.post("/v1/classify", response_model=Categories)

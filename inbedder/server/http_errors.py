@@ -24,7 +24,7 @@ _ERROR_TYPES = {
 
 
 class RefusalError(Exception):
-    """A refused request."""
+    """A rejected request."""
 
     def __init__(
         self, status: int, message: str, *, field: str | None = None, retry_after: int | None = None, close: bool = False

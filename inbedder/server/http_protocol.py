@@ -34,7 +34,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Start with nothing counted."""
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
-        self._is_refused = False
+        self._is_rejected = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start a connection."""
@@ -42,10 +42,10 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport: Any = _LingeringTransport(transport, self.loop, self._has_unread_data)
 
     def _has_unread_data(self) -> bool:
-        return self._is_refused or (self.cycle is not None and self.cycle.more_body)
+        return self._is_rejected or (self.cycle is not None and self.cycle.more_body)
 
     def data_received(self, data: bytes) -> None:
-        """Parse data, and refuse the client when a bound is exceeded."""
+        """Parse data, and reject the client when a bound is exceeded."""
         for start in range(0, len(data), PIECE_BYTES):
             if self.transport.is_closing():
                 return
@@ -54,10 +54,10 @@ class HttpProtocol(HttpToolsProtocol):
             super().data_received(piece)
             if self._head_bytes > MAX_HEAD_BYTES:
                 message = f"The URL, headers or what is between chunks is longer than {MAX_HEAD_BYTES:,} bytes. Shorten it."
-                self._refuse(RefusalError(431, message, close=True))
+                self._reject(RefusalError(431, message, close=True))
             elif len(self.pipeline) > MAX_PIPELINED_REQUESTS:
                 message = "Too many requests on one connection. Read the responses before you send more."
-                self._refuse(RefusalError(429, message, retry_after=1, close=True))
+                self._reject(RefusalError(429, message, retry_after=1, close=True))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header or a trailer."""
@@ -87,14 +87,14 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP."""
-        self._refuse(RefusalError(400, "This is not a valid HTTP request.", close=True))
+        """Reject what is not HTTP."""
+        self._reject(RefusalError(400, "This is not a valid HTTP request.", close=True))
 
-    def _refuse(self, refusal: RefusalError) -> None:
+    def _reject(self, refusal: RefusalError) -> None:
         """Send a refusal, unless a response has begun, and close the connection."""
         if self.transport.is_closing():
             return
-        self._is_refused = True
+        self._is_rejected = True
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True

@@ -74,7 +74,7 @@ class ServedModel:
         self._slots = threading.Semaphore(settings.threads)
 
     def close(self) -> None:
-        """Refuse further requests and end the model's thread."""
+        """Reject further requests and end the model's thread."""
         self.closing = True
         self.queue.close()
 
@@ -129,7 +129,7 @@ class ServedModel:
         Args:
             texts: n texts.
             instruction: One instruction for all texts, one per text, or None.
-            truncate: "NONE" refuses texts that are too long; otherwise they are cut.
+            truncate: "NONE" rejects texts that are too long; otherwise they are cut.
 
         Returns:
             The model with the tokenized prompts, and their number of tokens.
@@ -218,7 +218,7 @@ class ServedModel:
         Args:
             texts: n texts.
             instruction: One instruction for all texts, one per text, or None.
-            truncate: "NONE" refuses texts that are too long; otherwise they are cut.
+            truncate: "NONE" rejects texts that are too long; otherwise they are cut.
             normalized: Scale vectors to length 1.
             dimensions: Length of the vectors; None for the model's.
 

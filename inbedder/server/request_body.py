@@ -1,6 +1,6 @@
 """Bodies of requests, parsed and validated within bounds.
 
-A JSON parser builds everything that a body holds before a schema can refuse it: eight megabytes of nulls or empty lists become
+A JSON parser builds everything that a body holds before a schema can reject it: eight megabytes of nulls or empty lists become
 gigabytes of objects and errors. This parser reads one value after another and stops at the first list, object or nesting that is
 out of bounds. Long bodies are parsed in a thread, so that other requests are answered meanwhile.
 """
@@ -199,11 +199,11 @@ class BodyParser:
         return match.end() if match else position
 
 
-def _refuse_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise JSONDecodeError(f"{name} is not JSON", name, 0)
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 
 
 def _make_error(kind: str, message: str = "", field: str | None = None) -> RequestValidationError:

@@ -56,7 +56,7 @@ NUMBER_BYTES = {"float": 22, "base64": 6}
 
 
 def find_model(request: Request, name: str | None) -> ServedModel:
-    """Find the model that a request names, by default the first; refuse an unknown name."""
+    """Find the model that a request names, by default the first; reject an unknown name."""
     models: dict[str, ServedModel] = request.app.state.models
     if name is None:
         return next(iter(models.values()))
@@ -109,7 +109,7 @@ def to_json(value: Any) -> bytes:
 
 
 def check_answer_size(model: ServedModel, size: int) -> None:
-    """Refuse a request whose answer would be too long.
+    """Reject a request whose answer would be too long.
 
     Args:
         model: The model, with the settings.

@@ -1,4 +1,4 @@
-"""Schemas of requests and responses. Unknown fields are refused, and nothing is converted silently: "3" is not a number."""
+"""Schemas of requests and responses. Unknown fields are rejected, and nothing is converted silently: "3" is not a number."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class EmbeddingsRequest(BaseModel):
     prompt_name: str | None = Field(default=None, description="A named instruction such as @topic, or query or document.")
     encoding_format: Literal["float", "base64"] | None = Field(default=None, description="base64 contains little-endian float32.")
     dimensions: int | None = Field(default=None, ge=1, description="Length to which the vectors are cut.")
-    truncate: Truncate | None = Field(default=None, description="Cut texts that are too long (END), or refuse them (NONE).")
+    truncate: Truncate | None = Field(default=None, description="Cut texts that are too long (END), or reject them (NONE).")
     normalized: bool = Field(default=True, description="Scale vectors to length 1.")
     user: str | None = Field(default=None, description="Ignored.")
 

@@ -150,7 +150,7 @@ class Settings(_OptionSettings):  # type: ignore[misc]
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host name or address is loopback (localhost, 127.0.0.0/8, ::1)."""
+    """Return whether a host name or address is loopback (localhost, 127.0.0.0/8, ::1)."""
     if host == "localhost":
         return True
     try:

@@ -51,7 +51,7 @@ class VectorFormat:
     """What is done to the combined vectors before they are returned."""
 
     truncate_dim: int | None = None
-    """Number of leading numbers to keep; None keeps all."""
+    """Number of leading dimensions to keep; None keeps all."""
     normalize: bool = False
     """Whether to scale the vectors to length 1."""
     precision: str = "float32"
@@ -74,11 +74,11 @@ class VectorFormat:
 
 
 def truncate_vectors(vectors: Vectors, truncate_dim: int | None) -> Vectors:
-    """Cut vectors to their first numbers.
+    """Truncate vectors to their first dimensions.
 
     Args:
         vectors: Shape (..., d).
-        truncate_dim: Number of numbers to keep, at least 1; None keeps all.
+        truncate_dim: Number of dimensions to keep, at least 1; None keeps all.
 
     Returns:
         A view of shape (..., truncate_dim).
@@ -87,7 +87,9 @@ def truncate_vectors(vectors: Vectors, truncate_dim: int | None) -> Vectors:
         InputError: When ``truncate_dim`` is larger than d.
     """
     if truncate_dim is not None and truncate_dim > vectors.shape[-1]:
-        raise InputError(f"truncate_dim={truncate_dim}, but the vectors have {vectors.shape[-1]} numbers. Choose at most that.")
+        raise InputError(
+            f"truncate_dim={truncate_dim}, but the vectors have {vectors.shape[-1]} dimensions. Choose at most that."
+        )
     return vectors[..., :truncate_dim]
 
 
@@ -105,11 +107,11 @@ def normalize_vectors(vectors: Any) -> NDArray[Any]:
 
 
 def as_float_vectors(vectors: Any) -> NDArray[Any]:
-    """Convert vectors to float32, and refuse uint8; float32 and float64 stay as they are, with an array's subclass."""
+    """Convert vectors to float32, and reject uint8; float32 and float64 stay as they are, with an array's subclass."""
     array: NDArray[Any] = np.asanyarray(vectors)
     if array.dtype == np.uint8:
         raise InputError(
-            "The vectors are uint8, whose numbers are shifted or packed bits. Undo precision='uint8' with "
+            "The vectors are uint8, whose values are shifted or packed bits. Undo precision='uint8' with "
             "vectors.astype('int16') - 128, and 'ubinary' with numpy.unpackbits(vectors, axis=-1) * 2.0 - 1."
         )
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
@@ -201,7 +203,7 @@ def similarity(a: Any, b: Any) -> Vectors:
     """
     rows, columns = (normalize_vectors(np.atleast_2d(as_float_vectors(side))) for side in (a, b))
     if rows.shape[1] != columns.shape[1]:
-        raise InputError(f"Vectors of {rows.shape[1]} and {columns.shape[1]} numbers cannot be compared. Embed both alike.")
+        raise InputError(f"Vectors of {rows.shape[1]} and {columns.shape[1]} dimensions cannot be compared. Embed both alike.")
     return np.asarray(np.clip(rows @ columns.T, -1, 1), dtype=np.float32)
 
 

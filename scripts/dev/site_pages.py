@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: add pages from outside docs/, and generate the references of the command line and of a model's options.
+"""Hooks of mkdocs: add pages from outside docs/, and generate the reference of the command line.
 
 The site mirrors the repository: a page keeps its path, so that its links work in both. Only docs/ is dropped from paths: links of
 its pages to other folders lose one ``../``, and links of other pages to docs/ lose that name.
@@ -7,10 +7,8 @@ its pages to other folders lose one ``../``, and links of other pages to docs/ l
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +21,12 @@ from mkdocs.utils import get_relative_url
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_LINE = "reference/command-line.md"
 OPTIONS = "options.md"
-GENERATED_PAGES = {COMMAND_LINE, OPTIONS}
 OPTIONS_PATH_IN_TEXT = f"<code>docs/{OPTIONS}</code>"
-"""How docstrings and pages name the options page, which is no file of the repository."""
+"""How docstrings name the options page."""
 LINK = re.compile(r"(!?\[[^\]]*\]\()((?:\.\./)+)")
 LINK_TO_DOCS = re.compile(r"(!?\[[^\]]*\]\((?:\.\./)*)docs/")
 LINK_TARGET = re.compile(r"\]\(([^):#]+)\)")
 EXAMPLE_SECTION = re.compile(r"^Example:$", re.MULTILINE)
-OPTIONS_INTRODUCTION = """# Options of a model
-
-`InBedder(model, **options)` takes every option of this page. `model.replace(**options)` takes those of `EncodingOptions`, and
-`cache`, `cache_size` and `text_memory`. `model.options` holds the values in use; `model.spec`, a `VectorSpec`, holds what
-determines a vector.
-
-All commands that load a model (`embed`, `answer`, `cluster`, `compare-wordings`, `assign`, `evaluate`, `index build`, `serve`)
-offer the same command-line options. `inbedder serve` also reads each option, except `trust_remote_code`, from its YAML file and
-from the environment, where `max_length` is `INBEDDER_MAX_LENGTH`. A server never runs code from a model's repository.
-"""
 
 
 class ExampleSections(Extension):
@@ -59,38 +46,7 @@ def render_command_line() -> str:
     from inbedder.cli.app import app
 
     command: Any = typer.main.get_command(app)
-    page = get_docs_for_click(obj=command, ctx=typer.Context(command), name="inbedder", title="Command line")
-    for name, subcommand in command.commands.items():  # typer cuts the first lines of help at 45 characters
-        first_line = " ".join((subcommand.help or "").split("\n\n")[0].split())
-        page = re.sub(rf"^\* `{name}`: .*$", lambda _, line=f"* `{name}`: {first_line}": line, page, flags=re.MULTILINE)
-    return page
-
-
-def render_options() -> str:
-    """Render one table per dataclass of options, in Markdown."""
-    from inbedder.options import EncodingOptions, ModelOptions, Reencoding
-
-    sections = [OPTIONS_INTRODUCTION]
-    for dataclass in (ModelOptions, EncodingOptions, Reencoding):
-        heading = f"## {dataclass.__name__}\n\n{EXAMPLE_SECTION.split(inspect.getdoc(dataclass) or '')[0].strip()}\n"
-        rows = ["| option | command line | default | what it is |", "| --- | --- | --- | --- |", *_list_option_rows(dataclass)]
-        sections.append(f"{heading}\n{chr(10).join(rows)}\n")
-    return "\n".join(sections)
-
-
-def _list_option_rows(dataclass: Any) -> Iterator[str]:
-    """List the rows of an option table."""
-    from inbedder.options import Reencoding, get_option_info
-
-    for option in fields(dataclass):
-        info = get_option_info(option)
-        flags = () if info.flags is None else info.flags or (f"--{option.name.replace('_', '-')}",)
-        if option.name == "model":
-            flags = ("--model",)  # each command declares it itself: serve takes several
-        names = ", ".join(f"`{name}`" for flag in flags for name in flag.split("/"))
-        if option.name == "reencoding":
-            names = f"[{Reencoding.__name__}](#{Reencoding.__name__.lower()})"
-        yield f"| `{option.name}` | {names} | `{option.default!r}` | {info.help.replace('|', chr(92) + '|')} |"
+    return get_docs_for_click(obj=command, ctx=typer.Context(command), name="inbedder", title="Command line")
 
 
 def describe_integrations(page: str, folder: Path = ROOT / "inbedder" / "integrations") -> str:
@@ -116,9 +72,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add generated pages, pages of the navigation from outside docs/, and the pictures and data that pages link to."""
+    """Add the reference of the command line, pages from outside docs/, and the pictures and data that pages link to."""
     files.append(File.generated(config, COMMAND_LINE, content=render_command_line()))
-    files.append(File.generated(config, OPTIONS, content=render_options()))
     pages = [*Path(config.docs_dir).rglob("*.md")]
     for path in _list_paths(config.nav):
         if files.get_file_from_path(path) is None:
@@ -150,7 +105,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Link the options page where docstrings and pages name it."""
+    """Link the options page where docstrings name it."""
     options_page = files.get_file_from_path(OPTIONS)
     assert options_page is not None
     url = get_relative_url(options_page.url, page.url)

@@ -8,7 +8,7 @@ A page shows a table between ``<!-- table: NAME -->`` and ``<!-- end of table --
 - ``page`` and ``caption``: the page, and the sentences under the table.
 - ``file``: the results file of the columns that name no other.
 - ``rows``: a list of mappings, or ``path``, which leads to records of ``file``. A row's fields fill ``{placeholders}``.
-- ``columns``: each has a ``head`` and one of ``text`` (with placeholders), ``path`` and ``better``.
+- ``columns``: each has a ``head`` and one of ``text`` (with placeholders), ``path``, ``best_of`` and ``better``.
 - ``paper``, in place of ``rows`` and ``columns``: a list of scripts/reproduce.
 
 A ``path`` is a list of keys. A key such as ``set=hwu64&criterion=label`` chooses a record of a list, ``*`` takes the mean over
@@ -19,8 +19,8 @@ column or a table) leaves the bare score, and ``score`` names another score than
 those of ``inbedder evaluate --table`` are at ``[model, task, mean]`` and ``[model, task, worst]``, over the wordings. A
 row with ``mean_of_rows: true`` holds the mean of the rows above it.
 
-``better`` names two lists of columns and prints which of the first exceed all of the second. A row's ``cells`` replace columns by
-their heads.
+``best_of`` is a list of paths, of which the highest score is shown. ``better`` names two lists of columns and prints which of the
+first exceed all of the second. A row's ``cells`` replace columns by their heads.
 """
 
 from __future__ import annotations
@@ -150,6 +150,12 @@ def render_cell(column: dict[str, Any], row: dict[str, Any], description: dict[s
     if "better" in column:
         models, baselines = ({name: parse_leading_number(cells[name]) for name in names} for names in column["better"])
         return ", ".join(name for name, score in models.items() if score > max(baselines.values())) or "none"
+    if "best_of" in column:
+        one_path = {key: value for key, value in column.items() if key != "best_of"}
+        return max(
+            (render_cell(one_path | {"path": path}, row, description, cells) for path in column["best_of"]),
+            key=parse_leading_number,
+        )
     path = [str(key).format(**row) for key in column["path"]]
     if "record" in row and "file" not in column:
         value = look_up(row["record"], path)

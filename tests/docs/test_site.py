@@ -3,17 +3,12 @@
 import importlib.util
 import re
 import subprocess
-from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
-import typer
 import yaml
-
-from inbedder.cli.app import app
-from inbedder.options import EncodingOptions, ModelOptions, Reencoding
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -72,7 +67,7 @@ def test_every_page_of_docs_is_in_the_navigation(site_pages, config):
 def test_what_the_navigation_names_is_there(site_pages):
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     for path in site_pages._list_paths(nav):
-        assert path in site_pages.GENERATED_PAGES or (ROOT / "docs" / path).exists() or (ROOT / path).exists(), path
+        assert path == site_pages.COMMAND_LINE or (ROOT / "docs" / path).exists() or (ROOT / path).exists(), path
 
 
 def test_the_reference_shows_every_command(site_pages):
@@ -80,23 +75,6 @@ def test_the_reference_shows_every_command(site_pages):
     for command in "embed answer cluster assign compare-wordings cache serve search finetune evaluate".split():
         assert f"`inbedder {command}`" in text
     assert "--instruction" in text
-
-
-def test_the_options_page_shows_every_option(site_pages):
-    text = site_pages.render_options()
-    for dataclass in (ModelOptions, EncodingOptions, Reencoding):
-        assert f"## {dataclass.__name__}\n" in text
-        for option in fields(dataclass):
-            assert f"| `{option.name}` |" in text
-
-
-def test_the_options_page_shows_the_flags_of_commands(site_pages):
-    cells = [line.split(" | ")[1] for line in site_pages.render_options().splitlines() if line.startswith("| `")]
-    page_flags = set(re.findall(r"`(--[a-z-]+)`", " ".join(cells)))
-    embed = typer.main.get_command(app).commands["embed"]
-    command_flags = {flag for option in embed.params for flag in [*option.opts, *option.secondary_opts]}
-    assert page_flags <= command_flags
-    assert {"--model", "--raw-length", "--re-enc-n", "--filter-word"} <= page_flags
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_a_worst_wording_is_worst_over_all_seeds(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Write a folder with made-up rows for every set of the tables."""
+    """Write a folder with synthetic rows for every set of the tables."""
     write_data(tmp_path / "data")
     return tmp_path / "data"
 

@@ -69,7 +69,7 @@ def test_a_probe_works_with_and_without_a_training_file(tmp_path, name):
 @pytest.mark.parametrize("labels", ["aaaa", "abcd"])
 def test_one_class_only_or_a_class_for_each_text_is_refused(tmp_path, labels):
     write(tmp_path / "banking77" / "test.jsonl.gz", [{"text": f"t {i}", "label": label} for i, label in enumerate(labels)])
-    with pytest.raises(InputError, match=f"{len(set(labels))} classes in 4 texts; nothing to tell apart"):
+    with pytest.raises(InputError, match=f"{len(set(labels))} classes in 4 texts; two classes are needed"):
         load_standard_task("clustering", "banking77", tmp_path)
 
 

@@ -185,7 +185,7 @@ def campaign(model: Any, kills: int, seed: int, operations: tuple[str, ...] = OP
 
 
 def make_tiny_model(folder: Path) -> Any:
-    """A random masked LM of 32 numbers."""
+    """A random masked LM of 32 dimensions."""
     import torch
     import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers

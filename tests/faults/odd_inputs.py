@@ -162,7 +162,7 @@ def watch_memory(process: subprocess.Popen[bytes], output: Path, lines: int) -> 
     Args:
         process: As ``start_memory_run`` gives it.
         output: Where its output grows.
-        lines: How many vectors of 16 numbers it writes.
+        lines: How many vectors of 16 dimensions it writes.
 
     Returns:
         Lines, medians in MiB, seconds, and whether the median grew by less than 10%.

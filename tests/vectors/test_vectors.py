@@ -45,7 +45,7 @@ def test_vectors_are_cut_before_they_are_scaled_and_packed():
     assert VectorFormat(2).apply(vectors).tolist() == [[[3.0, 4.0]]]
     assert VectorFormat(2, True, "int8").apply(vectors).tolist() == [[[95, 127]]]
     assert np.array_equal(VectorFormat().apply(vectors), vectors)
-    with pytest.raises(InputError, match="truncate_dim=4, but the vectors have 3 numbers"):
+    with pytest.raises(InputError, match="truncate_dim=4, but the vectors have 3 dimensions"):
         VectorFormat(4).apply(vectors)
 
 
@@ -92,7 +92,7 @@ def test_a_blank_text_has_one_vector_alone_and_in_a_batch(make_model, dtype):
 
 
 def test_vectors_of_two_lengths_are_not_compared():
-    with pytest.raises(InputError, match="Vectors of 3 and 2 numbers cannot be compared"):
+    with pytest.raises(InputError, match="Vectors of 3 and 2 dimensions cannot be compared"):
         similarity(np.ones((1, 3)), np.ones((4, 2)))
 
 

@@ -44,7 +44,7 @@ class InstructedSet:
         return f"{DUPLICATES}Retrieval" if self.name.startswith(DUPLICATES) else self.name
 
     def has_wording(self, wording: str) -> bool:
-        """Tell whether the set has instructions in a wording; only two sets have paraphrases."""
+        """Return whether the set has instructions in a wording; only two sets have paraphrases."""
         return wording not in PARAPHRASES or "paraphrases" in self.wordings
 
     def get_instructions(self, wording: str) -> tuple[str, str]:

@@ -50,16 +50,16 @@ def save_cells_as_mteb(cells: Sequence[Cell], tasks: Mapping[str, AbsTask], fold
 
     cache, num_files, cells = ResultCache(folder), 0, select_newest(cells)
     for model, name in dict.fromkeys((cell.model, cell.task) for cell in cells if cell.task in tasks):
-        of_both = [cell for cell in cells if (cell.model, cell.task, cell.vectors) == (model, name, "raw")]
-        scores = {key: mean(cell.scores[key] for cell in of_both) / 100 for key in of_both[0].scores}
+        task_cells = [cell for cell in cells if (cell.model, cell.task, cell.vectors) == (model, name, "raw")]
+        scores = {key: mean(cell.scores[key] for cell in task_cells) / 100 for key in task_cells[0].scores}
         task = tasks[name]
         result = TaskResult.from_task_results(
             task,
-            {task.eval_splits[0]: {task.hf_subsets[0]: {**scores, "main_score": scores[of_both[0].main_score]}}},
-            evaluation_time=sum(cell.seconds for cell in of_both),
+            {task.eval_splits[0]: {task.hf_subsets[0]: {**scores, "main_score": scores[task_cells[0].main_score]}}},
+            evaluation_time=sum(cell.seconds for cell in task_cells),
             date=datetime.datetime.now(tz=datetime.timezone.utc),
         )
         label = re.sub(r"[^A-Za-z0-9.-]+", "-", model).strip("-")
-        cache.save_to_cache(result, describe(f"inbedder/{label}", of_both[0].model_revision))
+        cache.save_to_cache(result, describe(f"inbedder/{label}", task_cells[0].model_revision))
         num_files += 1
     return num_files

@@ -49,7 +49,7 @@ class ChatEndpoint:
             batch_size: Maximum number of requests at a time.
 
         Returns:
-            n answers; empty where the model refuses.
+            n answers; empty where the model declines.
 
         Raises:
             ModelError: When a request fails after its retries; the message never holds the key.

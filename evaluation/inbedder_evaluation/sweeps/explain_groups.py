@@ -1,4 +1,4 @@
-"""Explanations of groups beside the labels in them (InBedder paper, section 6 and table 3).
+"""Explanations of groups next to the labels in them (InBedder paper, section 6 and table 3).
 
     python -m inbedder_evaluation.sweeps.explain_groups --instructions instructions.json --model MODEL -o table3.json
 
@@ -92,7 +92,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Seed of k-means and of sampled answers.")] = AUTHORS_SEED,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Group the paper's sets and explain each group beside the labels in it."""
+    """Group the paper's sets and explain each group next to the labels in it."""
     questions = {name: read_original_instruction(instructions, name) for name in sets}
     loaded = InBedder(model, **add_protocol_options(model_options, "paper"))
     explanations = []

@@ -127,10 +127,10 @@ def measure_corpus(model: InBedder, corpus: TwoCriteriaCorpus, count: int, sampl
         guided = model.encode_guided(corpus.texts, instruction, generic=base, sample=sample)
         vectors["guided"] = normalize_vectors(np.asarray(guided))
         scores = measure(corpus, criterion, vectors, queries, "base")
-        labels_of_row = {"set": corpus.name, "revision": corpus.revision, "criterion": name, "instruction": instruction}
+        row_labels = {"set": corpus.name, "revision": corpus.revision, "criterion": name, "instruction": instruction}
         rows.append(
             {
-                **labels_of_row,
+                **row_labels,
                 "rows": len(corpus.texts),
                 "queries": len(queries),
                 "guided_cosine": guided.cosine,

@@ -94,5 +94,5 @@ class PromptRetrieval:
             f"sql_f1_at_{self.k}": 100 * float(np.mean(f1)),
             "same_template_at_1": 100 * float(np.mean(has_same_form)),
         }
-        of_questions = [100 * float(np.mean(by_rank)) for by_rank in f1]
-        return Outcomes(scores, "mean", range(len(of_questions)), {"score": of_questions})
+        question_scores = [100 * float(np.mean(by_rank)) for by_rank in f1]
+        return Outcomes(scores, "mean", range(len(question_scores)), {"score": question_scores})

@@ -72,9 +72,9 @@ class QuestionWordings:
         measured = [variant.evaluate(encode, seed) for variant in variants]
         measured += measured[:1] * (len(self.variants) - len(measured))
         scores = {
-            f"{criterion} {number}": of_wording[criterion]
+            f"{criterion} {number}": wording_scores[criterion]
             for criterion in self.criteria
-            for number, of_wording in enumerate(measured, 1)
+            for number, wording_scores in enumerate(measured, 1)
         }
         return {**scores, "mean": mean(scores.values())}
 
@@ -100,7 +100,7 @@ def _build_corpus(row: TableRow, folder: Path, limit: int | None) -> list[Questi
         replace(corpus, instructions=pair, revision=fingerprint([], [corpus.revision, pair]))
         for pair in zip(*wordings, strict=True)
     ]
-    questions = [question for of_criterion in wordings for question in of_criterion]
+    questions = [question for criterion_wordings in wordings for question in criterion_wordings]
     return [
         QuestionWordings(
             f"{corpus.name} {score}",

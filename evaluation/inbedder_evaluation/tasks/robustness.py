@@ -134,9 +134,9 @@ def compute_deltas(values: Mapping[str, Sequence[float]]) -> Scores:
         delta_ci_means, delta_ci_min_max, delta_ii_means and delta_ii_min_max, on the scale of the V-measures.
     """
     incorrect = values["incorrect"]
-    of_kind = {"ci": values["correct"], "ii": values["implicit"]}
-    means = {f"delta_{name}_means": mean(values_of_kind) - mean(incorrect) for name, values_of_kind in of_kind.items()}
-    return means | {f"delta_{name}_min_max": min(values_of_kind) - max(incorrect) for name, values_of_kind in of_kind.items()}
+    values_by_kind = {"ci": values["correct"], "ii": values["implicit"]}
+    means = {f"delta_{name}_means": mean(kind_values) - mean(incorrect) for name, kind_values in values_by_kind.items()}
+    return means | {f"delta_{name}_min_max": min(kind_values) - max(incorrect) for name, kind_values in values_by_kind.items()}
 
 
 def read_authors_instructions(path: Path) -> dict[str, dict[str, list[str]]]:

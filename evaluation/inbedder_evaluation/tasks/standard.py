@@ -182,7 +182,7 @@ def make_local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instr
         label = "labels" if kind == "clustering" else "label"
         classes = {row[label] for row in splits["test"]}
         if not 1 < len(classes) < len(splits["test"]):
-            raise InputError(f"{info.name} has {len(classes)} classes in {len(splits['test'])} texts; nothing to tell apart.")
+            raise InputError(f"{info.name} has {len(classes)} classes in {len(splits['test'])} texts; two classes are needed.")
     from datasets import Dataset, DatasetDict
     from mteb import abstasks
 

@@ -101,7 +101,7 @@ class AnsweringLora(Lora):
 
 @dataclass(frozen=True)
 class ResultOptions(Section):
-    """Options of ``InBedder`` that the result's ``inbedder.json`` sets, beside those that follow from the training."""
+    """Options of ``InBedder`` that the result's ``inbedder.json`` sets, in addition to those that follow from the training."""
 
     beside: str | None = None
     """The second model, whose vectors are appended."""
@@ -223,7 +223,7 @@ def _check_late_interaction(recipe: AnsweringRecipe) -> None:
 
 
 def _check_text_states(recipe: AnsweringRecipe) -> None:
-    """Refuse settings with which soft tokens or adapters of the question cannot read a prompt's keys and values."""
+    """Reject settings with which soft tokens or adapters of the question cannot read a prompt's keys and values."""
     if recipe.has_question_adapter:
         setting = "lora.tokens=question"
     elif recipe.objective.pooling == "soft-gen":

@@ -67,7 +67,7 @@ def load_rated(recipe: ConditionalRecipe) -> tuple[list[RatedPair], list[RatedPa
 
 
 def _check_overlap(train_rows: Sequence[RatedPair], validation_rows: Sequence[RatedPair], data: ConditionalData) -> None:
-    """Refuse, or with ``allow_overlap`` report, two sentences that are in both splits."""
+    """Raise an error for, or with ``allow_overlap`` report, two sentences that are in both splits."""
     row_by_sentences = {get_sentences(row): row for row in reversed(train_rows)}
     overlap = [row for row in validation_rows if get_sentences(row) in row_by_sentences]
     if overlap and not data.allow_overlap:

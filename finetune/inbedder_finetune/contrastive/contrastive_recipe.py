@@ -42,7 +42,7 @@ class PairSource(Section):
     fields: PairColumns = field(default_factory=dict)
     """Column names of query, pos, neg, task_id (medi), input, instruction (qa), premise, hypothesis, label (nli)."""
     negatives: NonNegativeInt | None = None
-    """Number of hard negatives per row: rows with fewer are refused, of more a sample is taken. None is 0 for qa, otherwise 1."""
+    """Hard negatives per row: rows with fewer are rejected, rows with more are sampled. None is 0 for qa, otherwise 1."""
     cap: PositiveInt | None = None
     """Maximum number of rows, sampled with the recipe's seed."""
     task_cap: PositiveInt | None = None

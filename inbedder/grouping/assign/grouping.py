@@ -95,7 +95,7 @@ class Grouping(StoredGrouping):
             model: The grouping's model, if it is loaded already, or its new name or folder; None loads it by the saved name at
                 its first use.
             **load_options: Keyword arguments of ``InBedder``, such as cache and device. Options that would change vectors are
-                refused.
+                rejected.
 
         Returns:
             The grouping.
@@ -136,7 +136,7 @@ class Grouping(StoredGrouping):
             >>> Grouping.load(folder).names
             ['Animals', 'Parcels']
         """
-        read_grouping_files(folder, ())  # refuses a folder without a grouping before the lock makes one
+        read_grouping_files(folder, ())  # rejects a folder without a grouping before the lock makes one
         with lock_grouping(folder) as root:
             grouping = cls.load(root, model, **load_options)
             yield grouping

@@ -24,6 +24,7 @@ from inbedder.errors import InputError, format_value, import_extra
 from inbedder.grouping.compare.dates import is_date_column, make_calendar, parse_dates
 from inbedder.io.cell_values import is_missing
 from inbedder.io.column_types import format_number
+from inbedder.io.html_tables import render_html_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,6 +71,13 @@ class CrossTable:
     """Categories of the c columns."""
     counts: Counts
     """Number of texts in each cell, int64, shape (r, c)."""
+
+    def _repr_html_(self) -> str:
+        signs = np.array(["", " ▲", " ▼"])[self.differs]  # the sign -1 is the last
+        cells = [[f"{count:,}{sign}" for count, sign in zip(*line, strict=True)] for line in zip(self.counts, signs, strict=True)]
+        rows = [[name, *line] for name, line in zip(self.rows.names, cells, strict=True)]
+        title = f"{self.rows.title} × {self.columns.title} – {self.total:,} texts; ▲ more, ▼ fewer than expected"
+        return render_html_table(title, ["", *self.columns.names], rows)
 
     @property
     def total(self) -> int:

@@ -78,7 +78,7 @@ def parse_dates(values: Sequence[Any], date_format: str | None = None) -> list[d
 
 
 def is_date_column(values: Sequence[Any]) -> bool:
-    """Tell whether a column has a value, and all its values are date objects or strings in ISO 8601."""
+    """Return whether a column has a value, and all its values are date objects or strings in ISO 8601."""
     filled = [value for value in values if not _is_undated(value)]
     return bool(filled) and all(
         bool(ISO_DAY.match(value.strip()) and _parse_text(value.strip()))
@@ -132,7 +132,7 @@ def _find_start(number: int, every: str) -> date:
 
 
 def _is_day_first(strings: Sequence[str]) -> bool:
-    """Tell from dots and numbers above 12 whether days precede months; refuse an ambiguous column."""
+    """Infer from dots and numbers above 12 whether days precede months; reject an ambiguous column."""
     numeric = {text: match.groups() for text in strings if (match := DAY_AND_MONTH.match(text))}
     _check_short_years(numeric)
     if any(separator == "." for _, separator, _ in numeric.values()):
@@ -151,7 +151,7 @@ def _is_day_first(strings: Sequence[str]) -> bool:
 
 
 def _check_short_years(texts: Iterable[str]) -> None:
-    """Refuse a column of three numbers of two digits if the year can be the first as well as the last: 24/03/04."""
+    """Reject a column of three numbers of two digits if the year can be the first as well as the last: 24/03/04."""
     short = [tuple(map(int, match.groups())) for text in texts if (match := THREE_NUMBERS.fullmatch(text))]
     if not short:
         return
@@ -193,7 +193,7 @@ def _parse_text(text: str, day_first: bool = False, date_format: str | None = No
 
 
 def _is_undated(value: Any) -> bool:
-    """Tell whether a cell is blank, or holds the name under which a missing value was written to a file."""
+    """Return whether a cell is blank, or holds the name under which a missing value was written to a file."""
     return is_blank(value) or str(value).strip() in MISSING_NAMES
 
 

@@ -20,7 +20,7 @@ LOOSE_ADVICE = (
 
 
 def is_mixed(group: GroupContents) -> bool:
-    """Tell whether the answers of a group are too different for one name.
+    """Return whether the answers of a group are too different for one name.
 
     Args:
         group: The group.

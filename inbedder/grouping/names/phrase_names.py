@@ -45,7 +45,7 @@ SWEAR_STEMS = frozenset(
 )
 """Stems that are in a name only if half of the group's texts hold them."""
 OTHER_NAMELESS_WORDS = frozenset("n't n’t like two three four five six seven eight nine ten".split())
-"""Words besides the stopwords that tell nothing in a name; texts that were tokenized hold "n't"."""
+"""Words besides the stopwords that say nothing in a name; texts that were tokenized hold "n't"."""
 NO_WORD, START = "", "."
 """Placeholders between the words of a line: for stopwords, and for its start and punctuation."""
 
@@ -57,7 +57,7 @@ def name_by_phrases(groups: Sequence[GroupContents]) -> list[str]:
         groups: k groups.
 
     Returns:
-        k names, none of whose phrases are all in another name where further phrases can tell them apart; empty for a group
+        k names, none of whose phrases are all in another name where further phrases can distinguish them; empty for a group
         without a fitting word.
     """
     wordings = [_GroupWords(group) for group in groups]
@@ -101,7 +101,7 @@ def split_line(text: str) -> list[str]:
 
 
 def _is_nameless(word: str, stopwords: frozenset[str]) -> bool:
-    """Whether a word, in lower case, tells nothing in a name."""
+    """Return whether a word, in lower case, says nothing in a name."""
     is_english_stopword = word in load_stopwords("nltk") or word in OTHER_NAMELESS_WORDS
     return word in stopwords or is_english_stopword or is_foreign_stopword(word)
 
@@ -178,7 +178,7 @@ class _GroupWords:
         return score
 
     def _is_supported(self, stem: str) -> bool:
-        """Tell whether enough answers or texts hold a stem."""
+        """Return whether enough answers or texts hold a stem."""
         if stem in SWEAR_STEMS and self.sides[1].share(stem) < 0.5:
             return False
         return any(side.counts[stem] >= max(MIN_ROWS, MIN_SHARE * side.size) for side in self.sides)

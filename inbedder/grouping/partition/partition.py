@@ -28,7 +28,7 @@ EPOCHS = 2
 MIN_BRANCHED_GROUPS = 9
 """Minimum number of groups for a tree with branches."""
 MAX_ALIKE_DISTANCE = 0.01
-"""Maximum distance from their mean at which rows that HDBSCAN cannot tell apart form one group; a cosine of 0.99995."""
+"""Maximum distance from their mean at which rows that HDBSCAN cannot separate form one group; a cosine of 0.99995."""
 MIN_DENSE_ROWS = 10
 """Minimum number of rows in an HDBSCAN group; 1% of more than a thousand rows."""
 

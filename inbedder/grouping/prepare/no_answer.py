@@ -48,8 +48,8 @@ def find_unanswered(vectors: Vectors, reference_vectors: Vectors) -> NDArray[np.
     """
     empty, *lines = normalize_vectors(reference_vectors)
     cosines = normalize_vectors(vectors) @ empty
-    of_corpus, of_lines = np.median(cosines), np.median(np.stack(lines) @ empty)
-    is_unanswered: NDArray[np.bool_] = cosines >= of_corpus + LIMIT_POSITION * (of_lines - of_corpus)
+    text_median, line_median = np.median(cosines), np.median(np.stack(lines) @ empty)
+    is_unanswered: NDArray[np.bool_] = cosines >= text_median + LIMIT_POSITION * (line_median - text_median)
     return is_unanswered
 
 
@@ -127,6 +127,6 @@ def find_invented_groups(texts: Sequence[str], answers: Sequence[str], labels: L
 
 
 def _share_stem(text: str, answer: str) -> bool:
-    """Tell whether a text holds a word of its answer, in any inflection."""
+    """Return whether a text holds a word of its answer, in any inflection."""
     stems = [{compute_stem(word) for word in split_line(line) if len(word) > 1} for line in (text, answer)]
     return not stems[0].isdisjoint(stems[1])

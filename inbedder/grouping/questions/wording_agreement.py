@@ -20,6 +20,7 @@ from inbedder.grouping.clustering import ClusterResult, cluster
 from inbedder.grouping.partition.partition import group
 from inbedder.grouping.prepare.mean_wordings import average_wordings, check_wordings
 from inbedder.grouping.provenance import resolve_model
+from inbedder.io.html_tables import render_html_table
 from inbedder.prompting.templates import check_texts
 from inbedder.vectors.vectors import Labels, normalize_vectors
 
@@ -46,6 +47,20 @@ class WordingComparison:
     """Group of each text under each wording, int64, shape (m, n), matched with the groups of the best wording."""
     result: ClusterResult
     """The grouping under the best wording."""
+
+    def __repr__(self) -> str:
+        return f"WordingComparison({self.wordings!r}, {len(self.result.texts)} texts, best={self.best})"
+
+    def _repr_html_(self) -> str:
+        order = range(1, len(self.wordings) + 1)
+        agreements = [[f"{value:.2f}" for value in values] for values in self.agreement]
+        rows = [[number, *cells] for number, *cells in zip(order, self.wordings, *zip(*agreements, strict=True), strict=True)]
+        moved_count = int((self.moves > 0).sum())
+        title = (
+            f"Adjusted Rand index of each pair of wordings, 1 for the same groups; {moved_count:,} of {len(self.moves):,} texts "
+            f"change groups. Closest to the others: {self.best + 1}"
+        )
+        return render_html_table(title, ["", "wording", *map(str, order)], rows)
 
     @property
     def mean_agreement(self) -> NDArray[np.float64]:

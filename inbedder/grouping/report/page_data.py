@@ -162,7 +162,7 @@ def collect_page_data(
 
     Returns:
         A dictionary that JSON can hold; "csv" has the rules of ``csv_cells`` for the table that the page saves, and
-        "answered" tells whether an empty answer means that the model gave no answer.
+        "answered" says whether an empty answer means that the model gave no answer.
     """
     all_colours = [[group.colour for group in view.groups] for view in views]
     all_colours += [choose_colours(categories) for categories in dimensions.all[len(views) :]]

@@ -134,7 +134,7 @@ def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str
 
 
 def _list_keywords(result: GroupedTexts, number: int) -> list[str]:
-    """List the words of a group without answers, which tell more."""
+    """List the words of a group without answers, which show more."""
     return [] if any(result.answers) else [clip(word, MAX_ANSWER_CHARACTERS) for word in result.keywords[number]]
 
 
@@ -142,7 +142,7 @@ def _cut_examples(result: GroupedTexts, number: int) -> list[list[tuple[str, boo
     """Cut the examples of a group into pieces that its answers do and do not rest on."""
     examples = result.examples[number][:MAX_EXAMPLES]
     spans = [[]] * len(examples) if result.evidence is None else result.evidence[number]
-    return [cut_pieces(text, of_text) for text, of_text in zip(examples, spans, strict=False)]
+    return [cut_pieces(text, text_spans) for text, text_spans in zip(examples, spans, strict=False)]
 
 
 def cut_pieces(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[str, bool]]:

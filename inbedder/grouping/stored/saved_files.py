@@ -61,7 +61,7 @@ def check_save_folder(folder: str | os.PathLike[str]) -> Path:
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether a file is what a killed save can leave: its lock, a temporary, or an array, whose name contains its hash."""
+    """Return whether a file is what a killed save can leave: its lock, a temporary, or an array, whose name contains its hash."""
     if path.name == LOCK_FILE or is_temporary(path.name):
         return True
     return bool(ARRAY_FILE_NAME.fullmatch(path.name)) and path.is_file() and hash_file(path)[:16] == path.stem[-16:]

@@ -19,6 +19,7 @@ from inbedder.grouping.provenance import Provenance
 from inbedder.grouping.stored.level_centres import find_centres
 from inbedder.grouping.stored.saved_files import HASH, make_damage_error, read_grouping_files, write_grouping_files
 from inbedder.grouping.stored.stored_groups import Route, StoredGroup, check_new_names, count_answers, merge_stored_groups
+from inbedder.io.html_tables import render_html_table
 from inbedder.prompting.templates import check_strings
 from inbedder.runtime.user_paths import expand_path
 from inbedder.vectors.vectors import Labels, Vectors
@@ -62,6 +63,10 @@ class StoredGrouping:
     def __repr__(self) -> str:
         groups = ", ".join(f"{group.name!r}: {group.size}" for group in self.groups)
         return f"{type(self).__name__}({self.question!r}, {self.provenance.spec.model!r}, {{{groups}}})"
+
+    def _repr_html_(self) -> str:
+        rows = [[i, group.name, group.size, group.examples[:2]] for i, group in enumerate(self.groups, 1)]
+        return render_html_table(f"{self.question} – saved groups", ["group", "name", "texts", "examples"], rows)
 
     @property
     def question(self) -> str:

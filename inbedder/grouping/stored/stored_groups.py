@@ -35,7 +35,7 @@ class StoredGroup:
     """Whether the user set the name."""
 
     def is_valid(self) -> bool:
-        """Whether every field has its type and no count is negative, which is not sure after loading."""
+        """Return whether every field has its type and no count is negative, which is not sure after loading."""
         if not (isinstance(self.keywords, list) and isinstance(self.examples, list) and isinstance(self.answers, dict)):
             return False
         texts, counts = (self.name, *self.keywords, *self.examples, *self.answers), (self.size, *self.answers.values())
