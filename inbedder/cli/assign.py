@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.deferred_errors import DeferredErrors
-from inbedder.cli.inputs import read_texts
+from inbedder.cli.inputs import TableOptions
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
     BatchSize,
-    Delimiter,
     GuardCells,
     Input,
-    SkipBad,
-    TextColumn,
     check_output,
     print_message,
 )
@@ -42,10 +39,8 @@ def assign(
         bool,
         typer.Option("--update", help="Add groups of similar texts that fit none, and save them in GROUPS."),
     ] = False,
-    text_column: TextColumn = None,
+    table_options: TableOptions = TableOptions(),
     model: Annotated[str | None, typer.Option(help="New name or folder of the model, if it was moved.")] = None,
-    delimiter: Delimiter = None,
-    skip_bad: SkipBad = False,
     guard_cells: GuardCells = True,
     batch_size: BatchSize = 32,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
@@ -65,7 +60,7 @@ def assign(
             grouping if loaded_model is None and model is None else Grouping.load(path, loaded_model or model, **model_options)
         )
         models[spec_key] = groupings[-1].model
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    table = table_options.read(source)
     assignments, failures = [], DeferredErrors()
     for path, grouping in zip(folders, groupings, strict=True):
         old_count = len(grouping.groups)

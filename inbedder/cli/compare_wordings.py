@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.inputs import load_embedder, read_texts
+from inbedder.cli.inputs import TableOptions, load_embedder
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
     BatchSize,
-    Delimiter,
     GuardCells,
     Input,
     Model,
-    SkipBad,
-    TextColumn,
     check_output,
     parse_group_count,
     print_message,
@@ -47,11 +44,9 @@ def compare_wordings(
         ),
     ] = None,
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
-    text_column: TextColumn = None,
+    table_options: TableOptions = TableOptions(),
     model: Model = "mini",
     seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
-    delimiter: Delimiter = None,
-    skip_bad: SkipBad = False,
     guard_cells: GuardCells = True,
     batch_size: BatchSize = 32,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
@@ -62,7 +57,7 @@ def compare_wordings(
     count = parse_group_count(k)
     if len(set(instructions)) < max(2, len(instructions)):
         raise typer.BadParameter("give the question in at least two different wordings.", param_hint="-i")
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    table = table_options.read(source)
     embedder = load_embedder(model, **model_options)
     from inbedder.grouping.questions.wording_agreement import compare_wordings as compare
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from inbedder.errors import InbedderError
-from inbedder.runtime.user_paths import expand_path
 from inbedder.vectors.precision import check_precision
 
 INPUT, OUTPUT, ANSWERS, SPEED, JOBS = "Input", "Output", "Answers", "Speed", "Jobs with Ray"
@@ -50,14 +48,6 @@ TextColumn = Annotated[
         help="Column with the texts; repeat to join columns. Default: the column named text, or the only one with text."
     ),
 ]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(
-        help="Field delimiter of a .csv, such as ';' or tab; default: detected.",
-        callback=lambda value: _parse_delimiter(value),
-        rich_help_panel=INPUT,
-    ),
-]
 GuardCells = Annotated[
     bool,
     typer.Option(
@@ -80,8 +70,6 @@ Precision = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip unreadable rows instead of stopping.", rich_help_panel=INPUT)]
 IdColumn = Annotated[
     str | None,
     typer.Option(help="Column of unique ids; default: the row number.", rich_help_panel=JOBS),
@@ -115,14 +103,6 @@ Address = Annotated[
     str | None,
     typer.Option(help="Address of a running Ray cluster; default: this machine.", rich_help_panel=JOBS),
 ]
-
-
-def _parse_delimiter(value: str | None) -> str | None:
-    """Parse a delimiter: one character, or tab."""
-    delimiter = {"tab": "\t", r"\t": "\t"}.get(value or "", value)
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise typer.BadParameter("give one character, such as ';', or tab.", param_hint="--delimiter")
-    return delimiter
 
 
 def _check_precision(value: str) -> str:
@@ -219,29 +199,6 @@ def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:
     if len(counts) not in (1, groupings):
         raise typer.BadParameter(f"give it once, or once per grouping ({groupings} times).", param_hint="-k")
     return counts * groupings if len(counts) == 1 else counts
-
-
-def with_expanded_paths(command: Callable[..., None]) -> Callable[..., None]:
-    """Expand ``~`` in the paths that a command gets; a shell does so only at the start of a word.
-
-    Args:
-        command: A function for typer.
-
-    Returns:
-        A function with the same parameters.
-    """
-
-    @wraps(command)
-    def run(**arguments: Any) -> None:
-        command(**{name: _expand_paths(value) for name, value in arguments.items()})
-
-    return run
-
-
-def _expand_paths(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_expand_paths(item) for item in value]
-    return expand_path(value) if isinstance(value, Path) else value
 
 
 def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from functools import wraps
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+
+from inbedder.cli.parameters import get_parameters, make_parameter, with_parameters
 
 SHOWS_ALL = "inbedder.shows_all_options"
 """Key of the context's ``meta``."""
@@ -39,20 +39,14 @@ def with_help_all(command: Callable[..., None]) -> Callable[..., None]:
     Returns:
         A function with the same parameters and, if needed, the option.
     """
-    signature = inspect.signature(command, eval_str=True)
-    parameters = list(signature.parameters.values())
-    infos = [info for parameter in parameters for info in getattr(parameter.annotation, "__metadata__", ())]
+    infos = [info for parameter in get_parameters(command) for info in getattr(parameter.annotation, "__metadata__", ())]
     if all(getattr(info, "rich_help_panel", None) is None for info in infos):
         return command
 
-    @wraps(command)
     def run(*, help_all: bool = False, **arguments: Any) -> None:
         command(**arguments)
 
-    help_all = inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAll)
-    run.__signature__ = signature.replace(parameters=[*parameters, help_all])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*parameters, help_all]}
-    return run
+    return with_parameters(command, run, [make_parameter("help_all", HelpAll, False)])
 
 
 def _print_all(ctx: typer.Context, is_requested: bool) -> None:
