@@ -61,18 +61,7 @@ def refuse_answering(resolved: ResolvedModel, options: ModelOptions) -> None:
 
 
 def build_embedding_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[EmbeddingBackbone, Settings]:
-    """Build the backbone of a sentence-transformers checkpoint, or of any encoder with text-mean and Normalize.
-
-    Args:
-        loaded: The loaded encoder.
-        options: The user's options: backbone and revision.
-
-    Returns:
-        The backbone, and its settings with template and prompts.
-
-    Raises:
-        ModelError: If one of its modules is not supported.
-    """
+    """Build the backbone of a sentence-transformers checkpoint, or of any encoder with text-mean and Normalize."""
     name, settings = loaded.adapter or loaded.base, loaded.settings
     is_t5 = loaded.model.config.model_type == "t5"
     modules = read_modules(name, options.revision, is_named=options.kind is not None, is_t5=is_t5)

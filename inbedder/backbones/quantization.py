@@ -15,19 +15,7 @@ QUANTIZATIONS = ("int8", "nf4")
 
 
 def make_quantization_config(quantization: str, dtype: torch.dtype) -> BitsAndBytesConfig:
-    """Make the configuration with which ``from_pretrained`` quantizes.
-
-    Args:
-        quantization: One of ``QUANTIZATIONS``.
-        dtype: The dtype in which quantized layers compute.
-
-    Returns:
-        The configuration.
-
-    Raises:
-        MissingExtraError: If bitsandbytes is not installed.
-        ModelError: If the quantization is unknown.
-    """
+    """Make the configuration for one of ``QUANTIZATIONS`` whose layers compute in ``dtype``."""
     if quantization not in QUANTIZATIONS:
         raise ModelError(f"Unknown quantization {quantization!r}. Choose one of: {', '.join(QUANTIZATIONS)}.")
     if find_spec("bitsandbytes") is None:

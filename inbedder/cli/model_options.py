@@ -51,14 +51,7 @@ def _with_collected(
 
 
 def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a grouping to a command.
-
-    Args:
-        command: A function whose parameter ``cluster_options`` takes the given options as keyword arguments of ``cluster``.
-
-    Returns:
-        A function for typer with one parameter per option instead.
-    """
+    """Replace a command's parameter ``cluster_options`` by one parameter per option of a grouping."""
     generated = [_make_parameter(ClusterOptions, option) for option in _list_offered_options(ClusterOptions)]
     return _with_collected(command, "cluster_options", generated, _collect_cluster_options)
 

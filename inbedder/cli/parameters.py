@@ -48,14 +48,7 @@ def with_parameters(
 
 
 def with_expanded_arguments(command: Callable[..., None]) -> Callable[..., None]:
-    """Expand ``~`` in a command's paths, and its parameters that are dataclasses into one parameter per field.
-
-    Args:
-        command: A function for typer. A shell expands ``~`` only at the start of a word.
-
-    Returns:
-        A function for typer without dataclasses.
-    """
+    """Expand ``~`` in a command's paths, and its parameters that are dataclasses into one parameter per field."""
 
     def run(**arguments: Any) -> None:
         command(**{name: _expand_paths(value) for name, value in arguments.items()})

@@ -159,17 +159,7 @@ def print_text_columns(columns: Iterable[str]) -> None:
 
 
 def parse_group_count(k: str) -> int | str:
-    """Parse a value of ``-k``.
-
-    Args:
-        k: The value.
-
-    Returns:
-        A number of groups, or "auto".
-
-    Raises:
-        BadParameter: If the value is neither a number nor "auto".
-    """
+    """Parse a value of ``-k``: a number of groups, or "auto"."""
     if k != "auto" and not (k.isdecimal() and len(k) < 10):
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
     return k if k == "auto" else int(k)
@@ -183,18 +173,7 @@ def check_question(question: str | None) -> str | None:
 
 
 def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:
-    """Parse the values of ``-k`` for several groupings.
-
-    Args:
-        k: One value for all groupings, or one per grouping.
-        groupings: Number of groupings.
-
-    Returns:
-        A number of groups or "auto" per grouping.
-
-    Raises:
-        BadParameter: If a value is neither a number nor "auto", or there are neither one nor ``groupings`` values.
-    """
+    """Parse the values of ``-k``, one for all groupings or one per grouping, into one per grouping."""
     counts = [parse_group_count(value) for value in k]
     if len(counts) not in (1, groupings):
         raise typer.BadParameter(f"give it once, or once per grouping ({groupings} times).", param_hint="-k")
@@ -202,16 +181,7 @@ def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:
 
 
 def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None) -> None:
-    """Check an output before the model runs: it must be writable and must not replace the input.
-
-    Args:
-        path: The output.
-        allowed: Allowed file extensions.
-        source: The input; None if it is no file.
-
-    Raises:
-        BadParameter: If the output is refused.
-    """
+    """Check before the model runs that an output has an allowed suffix, is writable and not the input."""
     from inbedder.errors import format_value
 
     if path.suffix.lower() not in allowed:
@@ -220,16 +190,7 @@ def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None
 
 
 def check_outputs(paths: Sequence[Path], allowed: tuple[str, ...], source: str) -> None:
-    """Check several outputs before the model runs: they must be different, writable files other than the input.
-
-    Args:
-        paths: The outputs.
-        allowed: Allowed file extensions.
-        source: The input.
-
-    Raises:
-        BadParameter: If an output is refused.
-    """
+    """Check before the model runs that outputs are different, writable files other than the input."""
     for path in paths:
         check_output(path, allowed, source)
     if len({os.path.realpath(path) for path in paths}) < len(paths):
@@ -237,15 +198,7 @@ def check_outputs(paths: Sequence[Path], allowed: tuple[str, ...], source: str) 
 
 
 def check_folder(path: Path, source: str) -> None:
-    """Check the output folder of a Ray job before the job starts.
-
-    Args:
-        path: The folder, which need not exist.
-        source: The input.
-
-    Raises:
-        BadParameter: If the folder is refused.
-    """
+    """Check the output folder of a Ray job, which need not exist, before the job starts."""
     from inbedder.errors import format_value
     from inbedder.io.files import is_same_file
 

@@ -31,14 +31,7 @@ class ShortHelpCommand(TyperCommand):
 
 
 def with_help_all(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--help-all`` to a command that has options with a panel of their own.
-
-    Args:
-        command: A function for typer.
-
-    Returns:
-        A function with the same parameters and, if needed, the option.
-    """
+    """Add ``--help-all`` to a command that has options with a panel of their own."""
     infos = [info for parameter in get_parameters(command) for info in getattr(parameter.annotation, "__metadata__", ())]
     if all(getattr(info, "rich_help_panel", None) is None for info in infos):
         return command

@@ -15,14 +15,7 @@ TimingsFlag = Annotated[bool, typer.Option("--timings", help="Print where the ti
 
 
 def with_timings(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--timings`` to a command.
-
-    Args:
-        command: A function for typer.
-
-    Returns:
-        A function with the same parameters and the option.
-    """
+    """Add ``--timings`` to a command."""
 
     def run(*, timings: bool = False, **arguments: Any) -> None:
         if not timings:
