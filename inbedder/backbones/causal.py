@@ -169,12 +169,7 @@ class CausalBackbone(TransformersBackbone):
         return torch.cat(states[1:], 1).float().mean(1)
 
     def _decode(
-        self,
-        body: nn.Module,
-        inputs: dict[str, Tensor],
-        past_key_values: Any,
-        sampling: Sampling,
-        numbers: Iterator[Tensor],
+        self, body: nn.Module, inputs: dict[str, Tensor], past_key_values: Any, sampling: Sampling, numbers: Iterator[Tensor]
     ) -> Tensor:
         """Generate one answer per left-padded prompt: y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
         step_inputs = dict(inputs)

@@ -103,11 +103,7 @@ class EmbeddingBackbone(TransformersBackbone):
     answers = False
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        modules: SentenceModules,
-        padding_side: str = "right",
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, modules: SentenceModules, padding_side: str = "right"
     ) -> None:
         """Wrap a loaded encoder or decoder without a head, and the modules that follow it; the padding side changes no vector."""
         super().__init__(model, tokenizer)

@@ -19,12 +19,7 @@ from inbedder.backbones.hub import Settings
 from inbedder.backbones.padding_check import split_by_length, split_by_prompt
 from inbedder.backbones.sampling import choose_tokens, iterate_numbers, sample_uniform_numbers
 from inbedder.backbones.traits import TransformersBackbone
-from inbedder.backbones.transformer import (
-    capture_layer,
-    check_layer,
-    decode_top_tokens,
-    list_special_ids,
-)
+from inbedder.backbones.transformer import capture_layer, check_layer, decode_top_tokens, list_special_ids
 from inbedder.backbones.weights import LoadedModel
 from inbedder.options import ModelOptions, Sampling
 from inbedder.prompting.batching import pad

@@ -12,13 +12,7 @@ import typer
 from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import TableOptions
 from inbedder.cli.model_options import with_model_options
-from inbedder.cli.shared_options import (
-    BatchSize,
-    GuardCells,
-    Input,
-    check_output,
-    print_message,
-)
+from inbedder.cli.shared_options import TABLE_TYPES, BatchSize, GuardCells, Input, check_output, print_message
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -32,12 +26,10 @@ def assign(
     folder: Annotated[Path, typer.Argument(metavar="GROUPS", help="Folder from inbedder cluster --save.")],
     source: Input,
     output: Annotated[
-        Path,
-        typer.Option("-o", "--output", help="Your table with each row's group (.csv .tsv .jsonl .json .parquet .xlsx)."),
+        Path, typer.Option("-o", "--output", help="Your table with each row's group (.csv .tsv .jsonl .json .parquet .xlsx).")
     ] = Path("assigned.csv"),
     update: Annotated[
-        bool,
-        typer.Option("--update", help="Add groups of similar texts that fit none, and save them in GROUPS."),
+        bool, typer.Option("--update", help="Add groups of similar texts that fit none, and save them in GROUPS.")
     ] = False,
     table_options: TableOptions = TableOptions(),
     model: Annotated[str | None, typer.Option(help="New name or folder of the model, if it was moved.")] = None,
@@ -46,7 +38,7 @@ def assign(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Assign new texts to saved groups."""
-    check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
+    check_output(output, TABLE_TYPES, source)
     from inbedder.grouping.stored.saving import Grouping
 
     folders = list_grouping_folders(folder)

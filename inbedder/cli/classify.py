@@ -14,6 +14,7 @@ from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import TableOptions, load_embedder
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
+    TABLE_TYPES,
     BatchSize,
     GuardCells,
     Input,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from inbedder.classification.categories import Category
     from inbedder.classification.category_result import Classification
 
-CATEGORY_FILES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".txt")
 Into = Annotated[
     list[str],
     typer.Option(
@@ -76,7 +76,7 @@ def classify(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Classify texts into your own categories, without training."""
-    check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
+    check_outputs(output, (".html", *TABLE_TYPES), source)
     categories = _parse_into(into)
     if top > len(categories):
         raise typer.BadParameter(f"there are {len(categories)} categories.", param_hint="--top")
@@ -130,7 +130,7 @@ def _parse_into(values: Sequence[str]) -> list[Category]:
 
     categories: list[Category] = []
     for value in values:
-        is_file = Path(value).suffix.lower() in CATEGORY_FILES
+        is_file = Path(value).suffix.lower() in (*TABLE_TYPES, ".txt")
         categories += read_categories(Path(value).expanduser()) if is_file else [Category(value)]
     try:
         return parse_categories(categories)

@@ -16,6 +16,7 @@ from inbedder.cli.inputs import TableOptions, embed_texts, load_embedder, warn_o
 from inbedder.cli.model_options import with_cluster_options, with_model_options
 from inbedder.cli.shared_options import (
     INPUT,
+    TABLE_TYPES,
     BatchSize,
     GuardCells,
     Guided,
@@ -88,7 +89,7 @@ def cluster(
     model_options: dict[str, Any] = {},  # noqa: B006
 ) -> None:
     """Group texts by their answers to a question."""
-    check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
+    check_outputs(output, (".html", *TABLE_TYPES), source)
     groupings = 1 if one_question else len(instructions)
     counts = parse_group_counts(k, groupings)
     if one_question and guided is not None:

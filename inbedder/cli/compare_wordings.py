@@ -10,6 +10,7 @@ import typer
 from inbedder.cli.inputs import TableOptions, load_embedder
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
+    TABLE_TYPES,
     BatchSize,
     GuardCells,
     Input,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from inbedder.grouping.questions.wording_agreement import WordingComparison
 
 MAX_MOVING_ROWS, MAX_TEXT_CHARACTERS = 10, 60
-TABLE_TYPES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx")
 
 
 @with_model_options
@@ -37,11 +37,7 @@ def compare_wordings(
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Your table with each row's groups (.csv .tsv .jsonl .json .parquet .xlsx).",
-        ),
+        typer.Option("-o", "--output", help="Your table with each row's groups (.csv .tsv .jsonl .json .parquet .xlsx)."),
     ] = None,
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
     table_options: TableOptions = TableOptions(),
@@ -52,8 +48,7 @@ def compare_wordings(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Compare the groups under several wordings of a question."""
-    if output is not None:
-        check_output(output, TABLE_TYPES, source)
+    check_output(output, TABLE_TYPES, source)
     count = parse_group_count(k)
     if len(set(instructions)) < max(2, len(instructions)):
         raise typer.BadParameter("give the question in at least two different wordings.", param_hint="-i")

@@ -12,6 +12,7 @@ import typer
 from inbedder.cli.inputs import TableOptions, embed_guided, embed_stream, load_embedder, warn_of_feelings
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
+    TABLE_TYPES,
     Address,
     BatchSize,
     Engine,
@@ -157,8 +158,7 @@ def answer(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Answer a question about each text."""
-    if output is not None:
-        check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
+    check_output(output, TABLE_TYPES, source)
     if instruction is None:
         raise typer.BadParameter('give the question to answer, or "@generic".', param_hint="-i")
     table = table_options.read(source)

@@ -11,13 +11,7 @@ import typer
 
 from inbedder.cli.inputs import TableOptions
 from inbedder.cli.parameters import with_expanded_arguments
-from inbedder.cli.shared_options import (
-    BatchSize,
-    Input,
-    parse_group_count,
-    print_message,
-    print_result,
-)
+from inbedder.cli.shared_options import BatchSize, Input, parse_group_count, print_message, print_result
 from inbedder.runtime.user_paths import expand_path
 
 if TYPE_CHECKING:
@@ -31,8 +25,7 @@ GroupNumber = Annotated[int, typer.Argument(min=1, metavar="GROUP", help="Number
 
 @app.callback()
 def _open_folder(
-    ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder from inbedder cluster --save.")],
+    ctx: typer.Context, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder from inbedder cluster --save.")]
 ) -> None:
     """Take the folder before the command."""
     ctx.obj = expand_path(folder)

@@ -13,14 +13,7 @@ from inbedder.cli.inputs import TableOptions, load_embedder
 from inbedder.cli.light_imports import skip_unused_imports
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.parameters import with_expanded_arguments
-from inbedder.cli.shared_options import (
-    CONTROL_ESCAPES,
-    Input,
-    Instruction,
-    Model,
-    print_message,
-    print_result,
-)
+from inbedder.cli.shared_options import CONTROL_ESCAPES, Input, Instruction, Model, print_message, print_result
 from inbedder.cli.timing_option import with_timings
 from inbedder.runtime.timings import time_stage
 
@@ -32,10 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Build, extend, inspect or verify a search index.")
 Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
-Ids = Annotated[
-    str | None,
-    typer.Option("--id-column", help="Column of unique ids; default: id, or else a hash of each row."),
-]
+Ids = Annotated[str | None, typer.Option("--id-column", help="Column of unique ids; default: id, or else a hash of each row.")]
 Columns = Annotated[list[str], typer.Option("--column", help="Column to store with the texts; repeatable. Default: all.")]
 TABLE_WIDTH = 140
 """Width in characters of a table that is not printed to a terminal."""

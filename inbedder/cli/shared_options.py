@@ -16,12 +16,13 @@ from inbedder.vectors.precision import check_precision
 
 INPUT, OUTPUT, ANSWERS, SPEED, JOBS = "Input", "Output", "Answers", "Speed", "Jobs with Ray"
 """Panels of options in --help; options without a panel come first."""
+TABLE_TYPES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx")
+"""Extensions of the tables that commands write."""
 
 Input = Annotated[
     str,
     typer.Argument(
-        metavar="INPUT",
-        help="A .csv, .tsv, .jsonl, .json, .txt (also .gz), .parquet or .xlsx file, or - for standard input.",
+        metavar="INPUT", help="A .csv, .tsv, .jsonl, .json, .txt (also .gz), .parquet or .xlsx file, or - for standard input."
     ),
 ]
 Instruction = Annotated[
@@ -57,10 +58,7 @@ GuardCells = Annotated[
     ),
 ]
 Model = Annotated[str, typer.Option(help="mini, small, medium or multilingual (see inbedder models), a folder or a hub id.")]
-VectorsOutput = Annotated[
-    Path,
-    typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray, a folder."),
-]
+VectorsOutput = Annotated[Path, typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray, a folder.")]
 Precision = Annotated[
     str,
     typer.Option(
@@ -70,15 +68,9 @@ Precision = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-IdColumn = Annotated[
-    str | None,
-    typer.Option(help="Column of unique ids; default: the row number.", rich_help_panel=JOBS),
-]
+IdColumn = Annotated[str | None, typer.Option(help="Column of unique ids; default: the row number.", rich_help_panel=JOBS)]
 Number = Annotated[int, typer.Option("-n", "--n", min=1, help="Number of answers per text.", rich_help_panel=ANSWERS)]
-Temperature = Annotated[
-    float,
-    typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=ANSWERS),
-]
+Temperature = Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=ANSWERS)]
 TopP = Annotated[float, typer.Option(help="Nucleus sampling probability (top-p).", rich_help_panel=ANSWERS)]
 Seed = Annotated[int, typer.Option(help="Seed of sampled answers.", rich_help_panel=ANSWERS)]
 
@@ -91,17 +83,14 @@ Guided = Annotated[
 ]
 
 Engine = Annotated[
-    str,
-    typer.Option(help="local (this process) or ray (several workers or machines; a rerun resumes).", rich_help_panel=JOBS),
+    str, typer.Option(help="local (this process) or ray (several workers or machines; a rerun resumes).", rich_help_panel=JOBS)
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Number of worker processes.", rich_help_panel=JOBS)]
 Threads = Annotated[
-    int | None,
-    typer.Option(min=1, help="Threads per worker; default: cores divided by workers.", rich_help_panel=JOBS),
+    int | None, typer.Option(min=1, help="Threads per worker; default: cores divided by workers.", rich_help_panel=JOBS)
 ]
 Address = Annotated[
-    str | None,
-    typer.Option(help="Address of a running Ray cluster; default: this machine.", rich_help_panel=JOBS),
+    str | None, typer.Option(help="Address of a running Ray cluster; default: this machine.", rich_help_panel=JOBS)
 ]
 
 
@@ -180,10 +169,12 @@ def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:
     return counts * groupings if len(counts) == 1 else counts
 
 
-def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None) -> None:
+def check_output(path: Path | None, allowed: tuple[str, ...], source: str | None = None) -> None:
     """Check before the model runs that an output has an allowed suffix, is writable and not the input."""
     from inbedder.errors import format_value
 
+    if path is None:
+        return
     if path.suffix.lower() not in allowed:
         raise typer.BadParameter(f"{format_value(str(path))}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
     _check_writable(path, [] if source is None else [source])

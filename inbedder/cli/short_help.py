@@ -50,8 +50,7 @@ def _print_all(ctx: typer.Context, is_requested: bool) -> None:
 
 
 HelpAll = Annotated[
-    bool,
-    typer.Option("--help-all", is_eager=True, callback=_print_all, help="Show all options and exit.", show_default=False),
+    bool, typer.Option("--help-all", is_eager=True, callback=_print_all, help="Show all options and exit.", show_default=False)
 ]
 
 

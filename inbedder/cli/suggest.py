@@ -10,14 +10,7 @@ import typer
 from inbedder.cli.cluster_output import Title, choose_title
 from inbedder.cli.inputs import TableOptions, load_embedder
 from inbedder.cli.model_options import with_model_options
-from inbedder.cli.shared_options import (
-    BatchSize,
-    Input,
-    Model,
-    check_output,
-    print_message,
-    print_result,
-)
+from inbedder.cli.shared_options import BatchSize, Input, Model, check_output, print_message, print_result
 
 MAX_MAPS = 9
 """Maximum number of questions on the page."""
@@ -40,8 +33,7 @@ def suggest(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Rank questions by what they show of the texts."""
-    if output is not None:
-        check_output(output, (".html",), source)
+    check_output(output, (".html",), source)
     table = table_options.read(source)
     wordings = list(instructions)
     if questions is not None:
