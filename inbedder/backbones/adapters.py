@@ -184,20 +184,7 @@ def _check_complete(
 
 
 def match_names(pattern: str, names: Sequence[str], adapter: str | Path, end: float | None = None) -> list[str]:
-    """Match module names by a pattern of an adapter, in bounded time.
-
-    Args:
-        pattern: A regular expression of a file that may be hostile.
-        names: Module names.
-        adapter: Its folder, for the message.
-        end: The latest end, of the monotonic clock; None allows ``PATTERN_SECONDS``.
-
-    Returns:
-        The names that it matches as a whole.
-
-    Raises:
-        ModelError: When it is no regular expression, or takes too long.
-    """
+    """Match whole module names by an adapter's pattern, which may be hostile, until ``end`` of the monotonic clock."""
     end = time.monotonic() + PATTERN_SECONDS if end is None else end
     try:
         compiled = regex.compile(pattern)

@@ -26,13 +26,12 @@ from inbedder.backbones.kv_cache import KVCache, read_texts
 from inbedder.backbones.padding_check import split_by_length, split_by_prompt
 from inbedder.backbones.sampling import ChosenTokenProcessor, choose_tokens, iterate_numbers, sample_uniform_numbers
 from inbedder.backbones.soft_tokens import get_called_body, run_soft_tokens
+from inbedder.backbones.traits import TransformersBackbone
 from inbedder.backbones.transformer import (
     capture_layer,
     check_layer,
     decode_top_tokens,
-    find_position_limit,
     get_body,
-    get_dtype_name,
     get_pad_id,
     list_special_ids,
     list_stop_ids,
@@ -52,39 +51,27 @@ if TYPE_CHECKING:
 def build_causal_backbone(loaded: LoadedModel, _options: ModelOptions) -> tuple[CausalBackbone, Settings]:
     """Build the backbone of a loaded causal LM."""
     backbone = CausalBackbone(loaded.model, loaded.tokenizer)
-    backbone.answers = not loaded.untrained
     if loaded.text_reader is not None:
         backbone.set_text_reader(loaded.text_reader)
     return backbone, loaded.settings
 
 
-class CausalBackbone:
+class CausalBackbone(TransformersBackbone):
     """A decoder-only language model."""
 
-    kind: str = "causal"
-    display_name: str = "A causal LM"
+    kind = "causal"
+    display_name = "A causal LM"
     continues_prompt = True
-    runs_side_by_side = True
-    without_template = False
-    poolings: tuple[str, ...] = list_poolings("causal")
-    mask_length = 0
+    poolings = list_poolings("causal")
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, padding_side: str = "left") -> None:
         """Wrap a loaded model; ``padding_side``, "left" or "right", is for poolings without an answer and changes no vector."""
-        self.model = model.eval()
-        self.compute_dtype = get_dtype_name(model)
+        super().__init__(model, tokenizer)
         self.body = get_body(model)
-        self.tokenizer = tokenizer
-        self.pad_id = get_pad_id(tokenizer)
-        self.answers = True
-        self.reads_padding = False
-        self.adapter: str | None = None
-        self.weight_files: Any = None
+        self.num_layers = model.config.get_text_config().num_hidden_layers
         self.text_model: PreTrainedModel | None = None
         self.text_files: WeightFiles | None = None
         self.padding_side = padding_side
-        self.num_layers: int = model.config.get_text_config().num_hidden_layers
-        self.position_limit = find_position_limit(model)
         self.takes_positions = "position_ids" in inspect.signature(self.body.forward).parameters
 
     def set_text_reader(self, reader: LoadedModel) -> None:
@@ -182,12 +169,7 @@ class CausalBackbone:
         return torch.cat(states[1:], 1).float().mean(1)
 
     def _decode(
-        self,
-        body: nn.Module,
-        inputs: dict[str, Tensor],
-        past_key_values: Any,
-        sampling: Sampling,
-        numbers: Iterator[Tensor],
+        self, body: nn.Module, inputs: dict[str, Tensor], past_key_values: Any, sampling: Sampling, numbers: Iterator[Tensor]
     ) -> Tensor:
         """Generate one answer per left-padded prompt: y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
         step_inputs = dict(inputs)

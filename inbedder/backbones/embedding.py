@@ -39,7 +39,8 @@ from transformers.models.auto import modeling_auto
 from inbedder.backbones.hub import SETTINGS_FILE, Settings, find_model_file
 from inbedder.backbones.padding_check import split_by_length
 from inbedder.backbones.sentence_modules import SentenceModules, check_width, read_modules
-from inbedder.backbones.transformer import capture_layer, check_layer, find_position_limit, get_dtype_name, get_pad_id
+from inbedder.backbones.traits import TransformersBackbone
+from inbedder.backbones.transformer import capture_layer, check_layer
 from inbedder.backbones.weights import LoadedModel, ResolvedModel
 from inbedder.errors import InputError, ModelError
 from inbedder.options import ModelOptions, Sampling
@@ -60,18 +61,7 @@ def reject_answering(resolved: ResolvedModel, options: ModelOptions) -> None:
 
 
 def build_embedding_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[EmbeddingBackbone, Settings]:
-    """Build the backbone of a sentence-transformers checkpoint, or of any encoder with text-mean and Normalize.
-
-    Args:
-        loaded: The loaded encoder.
-        options: The user's options: backbone and revision.
-
-    Returns:
-        The backbone, and its settings with template and prompts.
-
-    Raises:
-        ModelError: If one of its modules is not supported.
-    """
+    """Build the backbone of a sentence-transformers checkpoint, or of any encoder with text-mean and Normalize."""
     name, settings = loaded.adapter or loaded.base, loaded.settings
     is_t5 = loaded.model.config.model_type == "t5"
     modules = read_modules(name, options.revision, is_named=options.kind is not None, is_t5=is_t5)
@@ -104,38 +94,25 @@ def _choose_template(modules: SentenceModules) -> str:
     return "instructor" if modules.pooling == "text-mean" else "prefix"
 
 
-class EmbeddingBackbone:
+class EmbeddingBackbone(TransformersBackbone):
     """A model without a head, whose states are pooled to one vector."""
 
-    kind: str = "embedding"
-    display_name: str = "An embedding model"
-    continues_prompt = False
-    runs_side_by_side = True
+    kind = "embedding"
+    display_name = "An embedding model"
     without_template = True
-    mask_length = 0
+    answers = False
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        modules: SentenceModules,
-        padding_side: str = "right",
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, modules: SentenceModules, padding_side: str = "right"
     ) -> None:
         """Wrap a loaded encoder or decoder without a head, and the modules that follow it; the padding side changes no vector."""
-        self.model = model.eval()
-        self.compute_dtype = get_dtype_name(model)
-        self.tokenizer = tokenizer
+        super().__init__(model, tokenizer)
         self.output_layers = modules.output_layers.to(model.device).eval().requires_grad_(False)
-        self.poolings: tuple[str, ...] = tuple(sorted(list_poolings("embedding"), key=lambda pooling: pooling != modules.pooling))
-        self.answers = False
-        self.reads_padding = False
-        self.adapter: str | None = None
-        self.weight_files: Any = None
+        self.poolings = tuple(sorted(list_poolings("embedding"), key=lambda pooling: pooling != modules.pooling))
         self.padding_side = padding_side
-        self.pad_id = get_pad_id(tokenizer)
-        self.num_layers: int = model.config.num_hidden_layers
-        limits = (find_position_limit(model), modules.max_length or tokenizer.model_max_length)
-        self.position_limit: int | None = min(limit for limit in limits if limit is not None)
+        self.num_layers = model.config.num_hidden_layers
+        limits = (self.position_limit, modules.max_length or tokenizer.model_max_length)
+        self.position_limit = min(limit for limit in limits if limit is not None)
         accepted = inspect.signature(model.forward).parameters
         self.settings = {"use_cache": False} if "use_cache" in accepted else {}
         self.takes_positions = "position_ids" in accepted and padding_side == "left"

@@ -79,7 +79,6 @@ def build_masked_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[B
         backbone = OnnxMaskedBackbone(loaded.model, loaded.tokenizer, mask_length)
     else:
         backbone = MaskedBackbone(loaded.model, loaded.tokenizer, mask_length)
-    backbone.answers = not loaded.untrained
     return backbone, loaded.settings
 
 
@@ -184,7 +183,7 @@ def _load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
         if loaded.text_reader is not None:
             prepack(loaded.text_reader.model)
     backbone, settings = FAMILIES[loaded.kind].backbone(loaded, options)
-    backbone.adapter = loaded.adapter
+    backbone.adapter, backbone.answers = loaded.adapter, backbone.answers and not loaded.untrained
     check_reading(backbone, options.model)
     record_revision(backbone, loaded.files)
     return backbone, settings

@@ -76,18 +76,7 @@ def find_pickled_weights(name: str, revision: str | None = None) -> list[Path]:
 
 
 def list_shards(index: Path, folder: Path | None) -> list[str]:
-    """List the shards that an index of weights names, sorted.
-
-    Args:
-        index: The index, of safetensors or of pickled weights.
-        folder: The folder in which its shards must exist; None if they are not downloaded.
-
-    Returns:
-        The names of its files.
-
-    Raises:
-        ModelError: If it is damaged, or names files of another kind or outside its folder.
-    """
+    """List the shards that an index names, sorted; reject names of another kind, outside ``folder`` or missing in it."""
     table = read_json_object(index)
     shards = table.get("weight_map")
     if not isinstance(shards, dict) or not shards or not isinstance(table.get("metadata"), dict):

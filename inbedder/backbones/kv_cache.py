@@ -80,16 +80,7 @@ def find_question(instruction_start: int, length: int) -> int:
 
 
 def read_texts(backbone: CausalBackbone, prompts: Sequence[PromptTokens], cache: KVCache) -> ReadTexts:
-    """Look up or compute the keys and values of texts, each distinct one once.
-
-    Args:
-        backbone: A model whose cache keeps all positions; its ``text_model``, if any, reads the texts.
-        prompts: Tokenized prompts.
-        cache: The cached texts; the other texts of the batch are added.
-
-    Returns:
-        The texts' keys and values, and the ids that follow them.
-    """
+    """Look up or compute the keys and values of texts, each distinct one once, and the ids that follow them."""
     starts = [find_question(prompt.instruction[0], len(prompt.ids)) for prompt in prompts]
     prefixes = [prompt.ids[:start] for prompt, start in zip(prompts, starts, strict=True)]
     following_ids = [prompt.ids[start:] for prompt, start in zip(prompts, starts, strict=True)]

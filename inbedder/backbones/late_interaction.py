@@ -122,16 +122,7 @@ def copy_body(model: PreTrainedModel) -> nn.Module:
 
 
 def read_texts(body: nn.Module, packed: PackedBatch, scratch: Scratch | None = None) -> tuple[TextStates, Tensor]:
-    """Read the row of texts.
-
-    Args:
-        body: The base without its head.
-        packed: The batch.
-        scratch: Reused memory, for a pass on a CPU without gradients.
-
-    Returns:
-        Keys and values of the texts, and the states of the last layer, shape (tokens, d).
-    """
+    """Read the row of texts: their keys and values, and the states of the last layer, shape (tokens, d)."""
     text_states = TextStates()
     states = body(**packed.texts, text_states=text_states, scratch=scratch)[0]
     return text_states, states[0]

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from inbedder.backbones.confidence import ScoredAnswer, measure_confidences
 from inbedder.backbones.padding_check import is_padding_safe, split_by_length, split_by_prompt
 from inbedder.backbones.sampling import sample_tokens, sample_uniform_numbers
+from inbedder.backbones.traits import TransformersBackbone
 from inbedder.backbones.transformer import (
     M,
     capture_layer,
@@ -25,9 +26,7 @@ from inbedder.backbones.transformer import (
     copy_down_to,
     decode_top_tokens,
     find_blocks,
-    find_position_limit,
     get_body,
-    get_dtype_name,
     get_pad_id,
 )
 from inbedder.errors import ModelError
@@ -104,15 +103,12 @@ def _is_word_piece(token: str) -> bool:
     return token[:1].isalpha() and not SPACELESS.match(token)
 
 
-class MaskedBackbone:
+class MaskedBackbone(TransformersBackbone):
     """A masked LM that answers by filling ``mask_length`` masks."""
 
-    kind: str = "masked"
-    display_name: str = "A masked LM"
-    continues_prompt = False
-    runs_side_by_side = True
-    without_template = False
-    poolings: tuple[str, ...] = list_poolings("masked")
+    kind = "masked"
+    display_name = "A masked LM"
+    poolings = list_poolings("masked")
     constrained_decoding = True
     """Whether an answer has no special token, invalid word, repeated word or foreign script (see ``answer``)."""
 
@@ -120,17 +116,10 @@ class MaskedBackbone:
         """Wrap a loaded model; ``mask_length``, at least 1, is the number of masks after a prompt."""
         if mask_length < 1:
             raise ModelError(f"mask_length must be at least 1 for a masked LM, not {mask_length}.")
-        self.model = model.eval()
-        self.compute_dtype = get_dtype_name(model)
+        super().__init__(model, tokenizer)
         self.body = get_body(model)
-        self.tokenizer = tokenizer
         self.mask_length = mask_length
-        self.num_layers: int = model.config.num_hidden_layers
-        self.answers = True
-        self.reads_padding = False
-        self.adapter: str | None = None
-        self.weight_files: Any = None
-        self.position_limit = find_position_limit(model)
+        self.num_layers = model.config.num_hidden_layers
         end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
         self.end: int | None = end
         """The id of the token that ends an answer; None if the tokenizer has none, so that an answer fills every mask."""

@@ -2,12 +2,14 @@
 
 torch's own linear layer copies the bias into the output first, packs bfloat16 weights at every call, and uses MKL for float32,
 which is slow on AMD processors. The operations here are those of torch's compiler
-(``torch/_inductor/fx_passes/mkldnn_fusion.py``). If they are missing, or gradients are needed, torch's own layer computes.
+(``torch/_inductor/fx_passes/mkldnn_fusion.py``), which torch may change: ``has_operations`` tries them once. If they are missing
+or changed, or gradients are needed, torch's own layer computes.
 """
 
 from __future__ import annotations
 
 import platform
+from functools import cache
 from typing import Any
 
 import torch
@@ -38,7 +40,7 @@ class PrepackedLinear(nn.Linear):
         self._packed_state, self._packed = None, None
         if can_prepack(self.weight):
             self._packed_state = self._get_weight_state()
-            self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), None)
+            self._packed = _pack_weight(self.weight.detach())
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """Move the layer or change its dtype, and pack its weights again."""
@@ -58,9 +60,7 @@ class PrepackedLinear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """Apply the layer, and GELU if it is fused; shape (..., out_features)."""
         if self._can_use_packed(input):
-            post_op = ("gelu", "none") if self.gelu else ("none", "")
-            output: Tensor = torch.ops.mkldnn._linear_pointwise(input, self._packed, self.bias, post_op[0], [], post_op[1])
-            return output
+            return _apply_packed(input, self._packed, self.bias, self.gelu)
         output = super().forward(input)
         return F.gelu(output) if self.gelu else output
 
@@ -100,8 +100,31 @@ def can_prepack(weight: Tensor) -> bool:
     if type(weight) not in (Tensor, nn.Parameter):
         return False
     is_fast = weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and has_fast_bf16(cpu))
-    is_available = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-    return is_fast and is_available and weight.device == cpu and platform.machine().lower() in ("x86_64", "amd64")
+    return is_fast and weight.device == cpu and platform.machine().lower() in ("x86_64", "amd64") and has_operations()
+
+
+@cache
+def has_operations() -> bool:
+    """Return whether torch's private operations of oneDNN exist and compute what its linear layer does."""
+    inputs, weight, bias = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(4, 3).sin(), torch.arange(4.0)
+    try:
+        packed = _pack_weight(weight)
+        outputs = [_apply_packed(inputs, packed, bias, gelu) for gelu in (False, True)]
+    except Exception:  # a missing operation, another signature, or torch without oneDNN
+        return False
+    expected = F.linear(inputs, weight, bias)
+    return torch.allclose(outputs[0], expected, atol=1e-5) and torch.allclose(outputs[1], F.gelu(expected), atol=1e-5)
+
+
+def _pack_weight(weight: Tensor) -> Tensor:
+    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    return packed
+
+
+def _apply_packed(states: Tensor, packed: Any, bias: Tensor | None, gelu: bool) -> Tensor:
+    post_op = ("gelu", "none") if gelu else ("none", "")
+    output: Tensor = torch.ops.mkldnn._linear_pointwise(states, packed, bias, post_op[0], [], post_op[1])
+    return output
 
 
 def _has_gelu(module: nn.Module) -> bool:

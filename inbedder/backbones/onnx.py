@@ -144,14 +144,7 @@ class GraphSession:
         self._session_by_process: dict[int, Any] = {}  # to delete the parent's session would wait for its threads
 
     def run(self, feed: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """Run the graph.
-
-        Args:
-            feed: The graph's inputs by name.
-
-        Returns:
-            Its first output.
-        """
+        """Run the graph on its inputs by name, and return its first output."""
         process = os.getpid()
         if process not in self._session_by_process:
             self._session_by_process.setdefault(process, _start_session(self._path))

@@ -79,18 +79,7 @@ class PackedBatch:
 def pack(
     pairs: Sequence[PromptParts], masks: int, mask_id: int, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> PackedBatch:
-    """Lay a batch in two rows: each text once, and the masks of each pair before each question once.
-
-    Args:
-        pairs: The parts of each prompt.
-        masks: Number of masks per prompt.
-        mask_id: The mask's token id.
-        device: The model's device.
-        dtype: The model's dtype.
-
-    Returns:
-        The packed batch.
-    """
+    """Lay a batch in two rows: each text once, and the masks of each pair before each question once."""
     text_of_pair, texts = _number_distinct([pair.text for pair in pairs])
     question_of_pair, questions = _number_distinct([pair.question for pair in pairs])
     count = masks * len(pairs)

@@ -90,15 +90,7 @@ def is_padding_safe(model: Any, kind: str) -> bool:
 
 
 def check_reading(backbone: Backbone, name: str) -> None:
-    """Leave out the poolings that a model cannot compute, and find out whether it reads padding.
-
-    Args:
-        backbone: The loaded model; its ``poolings``, ``answers``, ``display_name`` and ``reads_padding`` are set.
-        name: Its name, for messages.
-
-    Raises:
-        ModelError: If the model has no pooling that works, or returns different vectors on each call.
-    """
+    """Set the attributes of a backbone to what its model can compute; reject a model without any pooling that works."""
     model_type = backbone.model.config.model_type
     if is_padding_safe(backbone.model, backbone.kind):
         return

@@ -23,17 +23,7 @@ MIN_TORCH_VERSION = "2.10"
 
 
 def read_pickled_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Read the tensors of a model's pickled files, on the CPU and from the disk as they are used.
-
-    Args:
-        paths: The files.
-
-    Returns:
-        The tensors of all files by name.
-
-    Raises:
-        ModelError: If a file is damaged or holds more than tensors, or torch is older than 2.10.
-    """
+    """Read the tensors of pickled files, on the CPU and from the disk as they are used; reject files with more than tensors."""
     tensors: dict[str, Tensor] = {}
     for path in paths:
         tensors |= _read_file(path)

@@ -15,19 +15,7 @@ QUANTIZATIONS = ("int8", "nf4")
 
 
 def make_quantization_config(quantization: str, dtype: torch.dtype) -> BitsAndBytesConfig:
-    """Make the configuration with which ``from_pretrained`` quantizes.
-
-    Args:
-        quantization: One of ``QUANTIZATIONS``.
-        dtype: The dtype in which quantized layers compute.
-
-    Returns:
-        The configuration.
-
-    Raises:
-        MissingExtraError: If bitsandbytes is not installed.
-        ModelError: If the quantization is unknown.
-    """
+    """Make the configuration for one of ``QUANTIZATIONS`` whose layers compute in ``dtype``."""
     if quantization not in QUANTIZATIONS:
         raise ModelError(f"Unknown quantization {quantization!r}. Choose one of: {', '.join(QUANTIZATIONS)}.")
     if find_spec("bitsandbytes") is None:
@@ -44,15 +32,7 @@ def make_quantization_config(quantization: str, dtype: torch.dtype) -> BitsAndBy
 
 @torch.no_grad()
 def check_quantized_layers(model: nn.Module, name: str) -> None:
-    """Raise an error if a quantized layer cannot compute: some kernels, which depend on the CPU, need multiples of 64.
-
-    Args:
-        model: A quantized model in evaluation mode; one layer of each shape is tried.
-        name: The model's name, for the message.
-
-    Raises:
-        ModelError: If a layer fails.
-    """
+    """Try a quantized layer of each shape, and raise ModelError if one fails: some CPU kernels need multiples of 64."""
     layers: dict[Any, Any] = {(layer.in_features, layer.out_features): layer for layer in model.modules() if _is_quantized(layer)}
     for (width, outputs), layer in layers.items():
         weight = layer.weight

@@ -28,19 +28,7 @@ def can_read_texts_apart(model: Any) -> bool:
 
 
 def load_text_reader(resolved: ResolvedModel, loaded: LoadedModel, load: Callable[..., LoadedModel]) -> LoadedModel:
-    """Load the base of an adapter of the question, which shares the weights that the adapter leaves unchanged.
-
-    Args:
-        resolved: The resolved adapter.
-        loaded: The loaded model, with its adapter merged.
-        load: Loads a resolved model with the options of ``loaded``.
-
-    Returns:
-        The base.
-
-    Raises:
-        ModelError: If the model has no adapter, is quantized, or cannot read a text apart from its question.
-    """
+    """Load the base of an adapter of the question, with which it shares its unchanged weights; reject models without one."""
     if resolved.adapter is None:
         raise ModelError(
             f"{loaded.base} was trained with an adapter of the question, which must be a folder of its own. Load the folder that "

@@ -8,7 +8,7 @@ a special token; if no position remains, they keep the first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +18,8 @@ from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.padding_check import split_by_length, split_by_prompt
 from inbedder.backbones.sampling import choose_tokens, iterate_numbers, sample_uniform_numbers
-from inbedder.backbones.transformer import (
-    capture_layer,
-    check_layer,
-    decode_top_tokens,
-    find_position_limit,
-    get_dtype_name,
-    get_pad_id,
-    list_special_ids,
-)
+from inbedder.backbones.traits import TransformersBackbone
+from inbedder.backbones.transformer import capture_layer, check_layer, decode_top_tokens, list_special_ids
 from inbedder.backbones.weights import LoadedModel
 from inbedder.options import ModelOptions, Sampling
 from inbedder.prompting.batching import pad
@@ -39,38 +32,23 @@ if TYPE_CHECKING:
 
 def build_seq2seq_backbone(loaded: LoadedModel, _options: ModelOptions) -> tuple[Seq2SeqBackbone, Settings]:
     """Build the backbone of a loaded encoder-decoder."""
-    backbone = Seq2SeqBackbone(loaded.model, loaded.tokenizer)
-    backbone.answers = not loaded.untrained
-    return backbone, loaded.settings
+    return Seq2SeqBackbone(loaded.model, loaded.tokenizer), loaded.settings
 
 
-class Seq2SeqBackbone:
+class Seq2SeqBackbone(TransformersBackbone):
     """An encoder-decoder language model."""
 
-    kind: str = "seq2seq"
-    display_name: str = "A seq2seq LM"
-    continues_prompt = False
-    runs_side_by_side = True
-    without_template = False
-    poolings: tuple[str, ...] = list_poolings("seq2seq")
-    mask_length = 0
+    kind = "seq2seq"
+    display_name = "A seq2seq LM"
+    poolings = list_poolings("seq2seq")
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Wrap a loaded model."""
-        self.model = model.eval()
-        self.compute_dtype = get_dtype_name(model)
+        super().__init__(model, tokenizer)
         self.encoder, self.decoder = model.get_encoder(), model.get_decoder()
-        self.tokenizer = tokenizer
-        self.pad_id = get_pad_id(tokenizer)
-        self.answers = True
-        self.reads_padding = False
-        self.adapter: str | None = None
-        self.weight_files: Any = None
-        self.encoder_layers: int = model.config.num_hidden_layers
-        self.num_layers: int = getattr(model.config, "num_decoder_layers", None) or getattr(
-            model.config, "decoder_layers", model.config.num_hidden_layers
-        )
-        self.position_limit = find_position_limit(model)
+        config = model.config
+        self.encoder_layers: int = config.num_hidden_layers
+        self.num_layers = getattr(config, "num_decoder_layers", None) or getattr(config, "decoder_layers", self.encoder_layers)
 
     def _make_inputs(self, prompts: Sequence[PromptTokens]) -> dict[str, Tensor]:
         ids, attention = pad([prompt.ids for prompt in prompts], self.pad_id)

@@ -35,19 +35,7 @@ def check_size(
     pickled: Mapping[str, Tensor] | None = None,
     trust_remote_code: bool,
 ) -> None:
-    """Reject a configuration with more layers or parameters than its weights can fill.
-
-    Args:
-        name: Folder or hub id of a full model.
-        revision: Its commit on the hub.
-        config: Its configuration.
-        model_class: The class that loads it.
-        pickled: The tensors of its pickled weights, if these are read.
-        trust_remote_code: Whether the class may come from the repository.
-
-    Raises:
-        ModelError: If it asks for more than the weights hold.
-    """
+    """Reject a configuration with more layers or parameters than its weights, on disk or ``pickled``, can fill."""
     measured = _measure_weights(name, revision) if pickled is None else _measure_tensors(pickled)
     if measured is None:
         return

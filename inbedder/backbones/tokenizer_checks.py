@@ -21,15 +21,7 @@ MAX_TEXT_GROWTH = 100
 
 
 def check_config(config: PretrainedConfig, base: str) -> None:
-    """Reject sizes below 1, and switches that are neither on nor off.
-
-    Args:
-        config: The model's configuration.
-        base: The model, for the message.
-
-    Raises:
-        ModelError: When a value is out of range.
-    """
+    """Reject sizes below 1, and switches that are neither on nor off."""
     for part in (config, config.get_text_config()):
         for name in SIZES:
             if isinstance(value := getattr(part, name, None), int) and value < 1:

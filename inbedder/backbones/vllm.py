@@ -34,6 +34,7 @@ from inbedder.backbones.adapters import read_config
 from inbedder.backbones.confidence import ScoredAnswer, measure_confidences
 from inbedder.backbones.protocol import Model
 from inbedder.backbones.sampling import make_prompt_seed
+from inbedder.backbones.traits import BackboneTraits
 from inbedder.backbones.transformer import check_layer, get_pad_id, list_special_ids, list_stop_ids
 from inbedder.backbones.weights import ResolvedModel, choose_dtype, resolve_device
 from inbedder.errors import InputError, MissingExtraError, ModelError
@@ -116,17 +117,14 @@ def read_options(backbone: str) -> dict[str, Any]:
     return options
 
 
-class VllmBackbone:
+class VllmBackbone(BackboneTraits):
     """A decoder-only language model in vLLM's engines."""
 
-    kind: str = "causal"
+    kind = "causal"
     display_name = "A causal LM in vLLM"
     continues_prompt = True
     runs_side_by_side = False
-    without_template = False
-    poolings: tuple[str, ...] = tuple(pooling for pooling in list_poolings("causal") if pooling != "soft-gen")
-    reads_padding = False
-    mask_length = 0
+    poolings = tuple(pooling for pooling in list_poolings("causal") if pooling != "soft-gen")
 
     def __init__(
         self, resolved: ResolvedModel, model: EngineHandle, generation: GenerationConfig, options: Mapping[str, Any]
@@ -154,13 +152,11 @@ class VllmBackbone:
         self.model: Model = model
         self.tokenizer = resolved.tokenizer
         self.adapter = resolved.adapter
-        self.weight_files: Any = None
         self.files = resolved.files
-        self.answers = True
         self.pad_id = get_pad_id(resolved.tokenizer)
         self.stops = list_stop_ids(generation, resolved.tokenizer)
-        self.num_layers: int = settings.num_hidden_layers
-        self.position_limit: int | None = options.get("max_model_len", getattr(settings, "max_position_embeddings", None))
+        self.num_layers = settings.num_hidden_layers
+        self.position_limit = options.get("max_model_len", getattr(settings, "max_position_embeddings", None))
         dtype = str(model.dtype).removeprefix("torch.")
         self.compute_dtype = " ".join(
             [f"{dtype} in vLLM {_find_version()}", *([json.dumps(options, sort_keys=True, default=str)] if options else [])]

@@ -121,17 +121,7 @@ def choose_dtype(options: ModelOptions, device: torch.device) -> torch.dtype:
 
 
 def find_model(options: ModelOptions) -> ResolvedModel:
-    """Find a model or adapter, and read everything except its weights.
-
-    Args:
-        options: The name, hub id or folder of a model or of a peft adapter, revision and trust_remote_code.
-
-    Returns:
-        The model's location, configuration, tokenizer and settings.
-
-    Raises:
-        ModelError: If the model is not found, or one of its files is damaged.
-    """
+    """Find a model or adapter, and read everything except its weights."""
     name = resolve_name(options.model)
     if Path(name).is_file():
         raise ModelError(f"{name} is a file. Give the folder with config.json and the weights, or a .gguf file.")

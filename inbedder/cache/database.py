@@ -36,15 +36,7 @@ CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NU
 
 
 def hash_space(description: Mapping[str, Any]) -> bytes:
-    """Hash a space's description.
-
-    Args:
-        description: Everything except text and instruction that determines an entry, as JSON values. The field "model", the name
-            of the first model that used the space, is ignored.
-
-    Returns:
-        16 bytes that change with every other field.
-    """
+    """Hash a space's description to 16 bytes; its "model", the name that first used the space, is ignored."""
     fields = {name: value for name, value in description.items() if name != "model"}
     content = json.dumps({"format": FORMAT_VERSION, **fields}, sort_keys=True, ensure_ascii=True)
     return hashlib.blake2b(content.encode(), digest_size=16).digest()
@@ -147,18 +139,7 @@ def _open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether a file has no tables yet.
-
-    Args:
-        connection: A connection to the file.
-        path: The file, for the message.
-
-    Returns:
-        False for a cache of this format.
-
-    Raises:
-        InputError: When the file is not a cache, or has another format.
-    """
+    """Return whether a file has no tables yet; reject one that is not a cache of this format."""
     if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
         return True
     application_id, format_version = (

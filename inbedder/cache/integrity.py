@@ -37,17 +37,7 @@ def check(connection: sqlite3.Connection, path: Path) -> list[str]:
 
 
 def rebuild(path: Path) -> int:
-    """Copy the intact entries of a file into a new one, which then replaces it.
-
-    Args:
-        path: A file that no other process uses.
-
-    Returns:
-        The number of copied entries.
-
-    Raises:
-        InputError: When another process uses the file, or it cannot be replaced.
-    """
+    """Replace a file that no process uses by a copy of its intact entries; return their number."""
     with _lock_exclusively(path) as damaged:
         if damaged is None:
             raise InputError(f"{path} cannot be read. Remove it with: inbedder cache clear {path.parent}")
@@ -104,14 +94,7 @@ def _read_rows(connection: sqlite3.Connection, table: str, columns: str) -> Iter
 
 
 def remove(path: Path) -> None:
-    """Remove a file, readable or not, with SQLite's own files and what killed repairs left, and its folder if it is then empty.
-
-    Args:
-        path: The file.
-
-    Raises:
-        InputError: When another process or thread uses the file, or it cannot be removed.
-    """
+    """Remove a file that no process uses, SQLite's own files, what killed repairs left, and its folder if it is then empty."""
     try:
         with _lock_exclusively(path):
             path.unlink(missing_ok=True)

@@ -79,14 +79,7 @@ def measure_usage(connection: sqlite3.Connection) -> Usage:
 
 
 def make_room(connection: sqlite3.Connection) -> int:
-    """Evict the least recently used entries while a file is over its limit.
-
-    Args:
-        connection: A connection to the file, in a transaction.
-
-    Returns:
-        The number of evicted entries. Call ``shrink`` after the transaction to shrink the file.
-    """
+    """Evict the least recently used entries over a limit, in a transaction; return their number. Call ``shrink`` afterwards."""
     limit, num_evicted = read_limit(connection), 0
     if limit is None or _measure_used_bytes(connection) <= limit:
         return 0

@@ -50,15 +50,7 @@ USE_RESOLUTION_SECONDS = 60
 
 
 def hash_entry(text: str, instruction: str) -> bytes:
-    """Hash a text and an instruction.
-
-    Args:
-        text: Any string, lone surrogates included.
-        instruction: Any string.
-
-    Returns:
-        16 bytes that change with both.
-    """
+    """Hash a text and an instruction, lone surrogates included, to 16 bytes."""
     instruction_bytes = instruction.encode("utf-8", "surrogatepass")
     content = len(instruction_bytes).to_bytes(8, "little") + instruction_bytes + text.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(content, digest_size=16).digest()
@@ -154,15 +146,7 @@ class Store:
             raise
 
     def get(self, space: Mapping[str, Any], keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Look up entries.
-
-        Args:
-            space: The description of the space.
-            keys: Keys of entries.
-
-        Returns:
-            The data of the keys that are stored and intact. Damaged entries are left out, and a warning counts them.
-        """
+        """Look up the data of the keys of a space that are stored and intact; a warning counts damaged entries."""
         space_hash, distinct_keys = hash_space(space), set(keys)
         entries: dict[bytes, bytes] = {}
         num_damaged, outdated_uses, time_now = 0, [], int(time.time())
@@ -196,15 +180,7 @@ class Store:
         return self._get_connection().execute(query, (space_hash, *keys)).fetchall()
 
     def put(self, space: Mapping[str, Any], entries: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Store entries, all of them or none.
-
-        Args:
-            space: The description of the space.
-            entries: Keys and data.
-
-        Returns:
-            Whether the entries are stored. If the disk is full or the file damaged, one warning is logged.
-        """
+        """Store a space's entries, all or none, and return whether they are stored; a full disk or damage is logged once."""
         space_hash, time_now = hash_space(space), int(time.time())
         try:
             if self.read_only:
@@ -258,14 +234,7 @@ class Store:
         ]
 
     def measure_usage(self) -> Usage:
-        """Measure size, limit and oldest use.
-
-        Returns:
-            The usage.
-
-        Raises:
-            InputError: When the file is damaged.
-        """
+        """Measure size, limit and oldest use; raise InputError if the file is damaged."""
         with self._raise_read_errors():
             return measure_usage(self._get_connection())
 

@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.deferred_errors import DeferredErrors
-from inbedder.cli.inputs import read_texts
+from inbedder.cli.inputs import TableOptions
 from inbedder.cli.model_options import with_model_options
-from inbedder.cli.shared_options import (
-    BatchSize,
-    Delimiter,
-    GuardCells,
-    Input,
-    SkipBad,
-    TextColumn,
-    check_output,
-    print_message,
-)
+from inbedder.cli.shared_options import TABLE_TYPES, BatchSize, GuardCells, Input, check_output, print_message
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -35,23 +26,19 @@ def assign(
     folder: Annotated[Path, typer.Argument(metavar="GROUPS", help="Folder from inbedder cluster --save.")],
     source: Input,
     output: Annotated[
-        Path,
-        typer.Option("-o", "--output", help="Your table with each row's group (.csv .tsv .jsonl .json .parquet .xlsx)."),
+        Path, typer.Option("-o", "--output", help="Your table with each row's group (.csv .tsv .jsonl .json .parquet .xlsx).")
     ] = Path("assigned.csv"),
     update: Annotated[
-        bool,
-        typer.Option("--update", help="Add groups of similar texts that fit none, and save them in GROUPS."),
+        bool, typer.Option("--update", help="Add groups of similar texts that fit none, and save them in GROUPS.")
     ] = False,
-    text_column: TextColumn = None,
+    table_options: TableOptions = TableOptions(),
     model: Annotated[str | None, typer.Option(help="New name or folder of the model, if it was moved.")] = None,
-    delimiter: Delimiter = None,
-    skip_bad: SkipBad = False,
     guard_cells: GuardCells = True,
     batch_size: BatchSize = 32,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Assign new texts to saved groups."""
-    check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
+    check_output(output, TABLE_TYPES, source)
     from inbedder.grouping.assign.grouping import Grouping
 
     folders = list_grouping_folders(folder)
@@ -65,7 +52,7 @@ def assign(
             grouping if loaded_model is None and model is None else Grouping.load(path, loaded_model or model, **model_options)
         )
         models[spec_key] = groupings[-1].model
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    table = table_options.read(source)
     assignments, failures = [], DeferredErrors()
     for path, grouping in zip(folders, groupings, strict=True):
         old_count = len(grouping.groups)

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.cluster_output import Title, choose_title
-from inbedder.cli.crosstab_tables import By, CrossTabulation, DateFormat, Every, Over
+from inbedder.cli.crosstab_tables import CrossTabOptions, CrossTabulation
 from inbedder.cli.deferred_errors import DeferredErrors
-from inbedder.cli.inputs import load_embedder, read_texts
+from inbedder.cli.inputs import TableOptions, load_embedder
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
+    TABLE_TYPES,
     BatchSize,
-    Delimiter,
     GuardCells,
     Input,
     Instruction,
     Model,
-    SkipBad,
-    TextColumn,
     check_outputs,
     print_message,
 )
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from inbedder.classification.categories import Category
     from inbedder.classification.category_result import Classification
 
-CATEGORY_FILES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".txt")
 Into = Annotated[
     list[str],
     typer.Option(
@@ -70,27 +67,22 @@ def classify(
     min_score: MinScore = None,
     top: Top = 1,
     label_column: LabelColumn = None,
-    text_column: TextColumn = None,
+    table_options: TableOptions = TableOptions(),
     model: Model = "mini",
-    by: By = None,
-    over: Over = None,
+    crosstab_options: CrossTabOptions = CrossTabOptions(),
     title: Title = None,
-    every: Every = "auto",
-    date_format: DateFormat = None,
-    delimiter: Delimiter = None,
-    skip_bad: SkipBad = False,
     guard_cells: GuardCells = True,
     batch_size: BatchSize = 32,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Classify texts into your own categories."""
-    check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
+    check_outputs(output, (".html", *TABLE_TYPES), source)
     categories = _parse_into(into)
     if top > len(categories):
         raise typer.BadParameter(f"there are {len(categories)} categories.", param_hint="--top")
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    table = table_options.read(source)
     labels = None if label_column is None else table.column(label_column)
-    cross_tabulation = CrossTabulation(table, by or [], over, every, date_format)
+    cross_tabulation = CrossTabulation(table, crosstab_options)
     embedder = load_embedder(model, **model_options)
     from inbedder.classification.classifier import classify as classify_texts
 
@@ -100,7 +92,7 @@ def classify(
     _print_categories(result)
     pages = [path for path in output if path.suffix.lower() == ".html"]
     groupings = []
-    if pages or by or over:
+    if pages or crosstab_options.by or crosstab_options.over:
         from inbedder.classification.category_groups import make_category_groups
 
         groupings = [make_category_groups(result, embedder, batch_size=batch_size)]
@@ -138,7 +130,7 @@ def _parse_into(values: Sequence[str]) -> list[Category]:
 
     categories: list[Category] = []
     for value in values:
-        is_file = Path(value).suffix.lower() in CATEGORY_FILES
+        is_file = Path(value).suffix.lower() in (*TABLE_TYPES, ".txt")
         categories += read_categories(Path(value).expanduser()) if is_file else [Category(value)]
     try:
         return parse_categories(categories)

@@ -10,21 +10,19 @@ import typer
 
 from inbedder.cli.assign import check_save_folders, save_groupings
 from inbedder.cli.cluster_output import Title, choose_title, write_groups
-from inbedder.cli.crosstab_tables import By, CrossTabulation, DateFormat, Every, Over
+from inbedder.cli.crosstab_tables import CrossTabOptions, CrossTabulation
 from inbedder.cli.deferred_errors import DeferredErrors
-from inbedder.cli.inputs import embed_texts, load_embedder, read_texts, warn_of_feelings
+from inbedder.cli.inputs import TableOptions, embed_texts, load_embedder, warn_of_feelings
 from inbedder.cli.model_options import with_cluster_options, with_model_options
 from inbedder.cli.shared_options import (
     INPUT,
+    TABLE_TYPES,
     BatchSize,
-    Delimiter,
     GuardCells,
     Guided,
     Input,
     Instructions,
     Model,
-    SkipBad,
-    TextColumn,
     check_outputs,
     parse_group_counts,
     print_message,
@@ -74,10 +72,9 @@ def cluster(
     instructions: Instructions,
     output: Outputs = [Path("report.html")],  # noqa: B006 - typer copies defaults
     k: GroupCounts = ["auto"],  # noqa: B006
-    text_column: TextColumn = None,
+    table_options: TableOptions = TableOptions(),
     model: Model = "mini",
-    by: By = None,
-    over: Over = None,
+    crosstab_options: CrossTabOptions = CrossTabOptions(),
     split: Split = None,
     save: Save = None,
     label_column: LabelColumns = None,
@@ -85,10 +82,6 @@ def cluster(
     mark_words: MarkWords = False,
     top: Top = 1,
     one_question: OneQuestion = False,
-    every: Every = "auto",
-    date_format: DateFormat = None,
-    delimiter: Delimiter = None,
-    skip_bad: SkipBad = False,
     guard_cells: GuardCells = True,
     batch_size: BatchSize = 32,
     guided: Guided = None,
@@ -96,20 +89,20 @@ def cluster(
     model_options: dict[str, Any] = {},  # noqa: B006
 ) -> None:
     """Group texts by their answers to a question."""
-    check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
+    check_outputs(output, (".html", *TABLE_TYPES), source)
     groupings = 1 if one_question else len(instructions)
     counts = parse_group_counts(k, groupings)
     if one_question and guided is not None:
         raise typer.BadParameter("it maps vectors of one wording; leave it out with --one-question.", param_hint="--guided")
     check_save_folders(save, groupings)
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    table = table_options.read(source)
     from inbedder.grouping.document_parts import parse_unit, split_documents
 
     parts = None if split is None else split_documents(table.texts, parse_unit(split))
     texts_table = table if parts is None else table.repeat_rows(parts.texts, parts.documents.tolist())
     for count in counts:
         ClusterOptions(**cluster_options, k=count).check_count(len(texts_table.texts))  # before the model is loaded
-    cross_tabulation = CrossTabulation(texts_table, by or [], over, every, date_format)
+    cross_tabulation = CrossTabulation(texts_table, crosstab_options)
     labels = {name: texts_table.column(name) for name in label_column or ()}
     embedder = load_embedder(model, **model_options)
     options = {**cluster_options, "given_labels": labels, "model": embedder, "batch_size": batch_size}

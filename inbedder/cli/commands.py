@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from inbedder.cli.shared_options import with_expanded_paths
+from inbedder.cli.parameters import with_expanded_arguments
 from inbedder.cli.short_help import ShortHelpCommand, with_help_all
 from inbedder.errors import InputError, format_install
 
@@ -25,7 +25,7 @@ DISTRIBUTIONS = {"finetune": "inbedder-finetune", "evaluate": "inbedder-evaluati
 def add_command(app: typer.Typer, command: Callable[..., None], *examples: str) -> None:
     """Add a function as a command with a short and a long help, and examples below it."""
     heading = "Examples:\n\n" if len(examples) > 1 else "Example: "
-    app.command(cls=ShortHelpCommand, epilog=heading + "\n\n".join(examples))(with_help_all(with_expanded_paths(command)))
+    app.command(cls=ShortHelpCommand, epilog=heading + "\n\n".join(examples))(with_help_all(with_expanded_arguments(command)))
 
 
 def make_app(command: Callable[..., None], *examples: str) -> typer.Typer:

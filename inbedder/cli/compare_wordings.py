@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.inputs import load_embedder, read_texts
+from inbedder.cli.inputs import TableOptions, load_embedder
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
+    TABLE_TYPES,
     BatchSize,
-    Delimiter,
     GuardCells,
     Input,
     Model,
-    SkipBad,
-    TextColumn,
     check_output,
     parse_group_count,
     print_message,
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from inbedder.grouping.questions.wording_agreement import WordingComparison
 
 MAX_MOVING_ROWS, MAX_TEXT_CHARACTERS = 10, 60
-TABLE_TYPES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx")
 
 
 @with_model_options
@@ -40,29 +37,22 @@ def compare_wordings(
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Your table with each row's groups (.csv .tsv .jsonl .json .parquet .xlsx).",
-        ),
+        typer.Option("-o", "--output", help="Your table with each row's groups (.csv .tsv .jsonl .json .parquet .xlsx)."),
     ] = None,
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
-    text_column: TextColumn = None,
+    table_options: TableOptions = TableOptions(),
     model: Model = "mini",
     seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
-    delimiter: Delimiter = None,
-    skip_bad: SkipBad = False,
     guard_cells: GuardCells = True,
     batch_size: BatchSize = 32,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Compare groups under several wordings."""
-    if output is not None:
-        check_output(output, TABLE_TYPES, source)
+    check_output(output, TABLE_TYPES, source)
     count = parse_group_count(k)
     if len(set(instructions)) < max(2, len(instructions)):
         raise typer.BadParameter("give the question in at least two different wordings.", param_hint="-i")
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    table = table_options.read(source)
     embedder = load_embedder(model, **model_options)
     from inbedder.grouping.questions.wording_agreement import compare_wordings as compare
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,19 +25,19 @@ MAX_COLUMNS = 12
 MAX_STRONGEST_CELLS = 12
 """Maximum number of cells printed of a wider table."""
 
-By = Annotated[
-    list[str] | None,
-    typer.Option("--by", help="Column to cross-tabulate with the groups, such as stars; repeatable."),
-]
-Over = Annotated[
-    str | None,
-    typer.Option("--over", help="Column of dates to show the groups over time."),
-]
-Every = Annotated[str, typer.Option(help="Period of --over: day, week, month or auto.", rich_help_panel=TIME)]
-DateFormat = Annotated[
-    str | None,
-    typer.Option(help="Format of the dates, such as %d/%m/%Y; default: detected.", rich_help_panel=TIME),
-]
+
+@dataclass(frozen=True)
+class CrossTabOptions:
+    """The options of cross tables and timelines."""
+
+    by: Annotated[
+        list[str] | None, typer.Option("--by", help="Column to cross-tabulate with the groups, such as stars; repeatable.")
+    ] = None
+    over: Annotated[str | None, typer.Option("--over", help="Column of dates to show the groups over time.")] = None
+    every: Annotated[str, typer.Option(help="Period of --over: day, week, month or auto.", rich_help_panel=TIME)] = "auto"
+    date_format: Annotated[
+        str | None, typer.Option(help="Format of the dates, such as %d/%m/%Y; default: detected.", rich_help_panel=TIME)
+    ] = None
 
 
 class CrossTabulation:
@@ -45,20 +46,9 @@ class CrossTabulation:
     tables: Sequence[CrossTable] = ()
     timelines: Sequence[Timeline] = ()
 
-    def __init__(self, table: Table, by: Sequence[str], over: str | None, every: str, date_format: str | None) -> None:
-        """Read the columns.
-
-        Args:
-            table: Table of the texts.
-            by: Columns to cross-tabulate.
-            over: Column of dates, or None.
-            every: Length of a period.
-            date_format: Format of the dates; None detects it.
-
-        Raises:
-            BadParameter: If an option of time is given without a column of dates.
-            InputError: If a column is missing, holds no dates, or has too many values.
-        """
+    def __init__(self, table: Table, options: CrossTabOptions) -> None:
+        """Read the columns of a table; refuse missing ones, those without dates, and options of time without ``over``."""
+        by, over, every, date_format = options.by or [], options.over, options.every, options.date_format
         if over is None and (every != "auto" or date_format is not None):
             raise typer.BadParameter("these options need --over.", param_hint="--every, --date-format")
         self.columns = {name: table.column(name) for name in by}

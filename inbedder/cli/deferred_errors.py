@@ -18,14 +18,7 @@ class DeferredErrors:
 
     @contextmanager
     def collect(self, path: Path) -> Iterator[None]:
-        """Collect the error of the block for ``raise_all``, and go on after the block.
-
-        Args:
-            path: The output that the block writes.
-
-        Yields:
-            Nothing.
-        """
+        """Collect the error of a block that writes ``path`` for ``raise_all``, and go on after the block."""
         try:
             yield
         except InbedderError as error:

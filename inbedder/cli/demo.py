@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from inbedder.cli.cluster import cluster
+from inbedder.cli.crosstab_tables import CrossTabOptions
 from inbedder.cli.shared_options import Model, check_output, print_message
 
 QUESTIONS = ("What is being reviewed?", "Is the review positive or negative?")
@@ -30,7 +31,7 @@ def demo(
         output=[output, output.with_name("groups.csv")],
         k=[k, "2"],
         label_column=["polarity"],
-        by=["polarity"],
+        crosstab_options=CrossTabOptions(by=["polarity"]),
         apart_from=QUESTIONS[1],
         model=model,
     )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.inputs import embed_guided, embed_stream, load_embedder, read_texts, stream_texts, warn_of_feelings
+from inbedder.cli.inputs import TableOptions, embed_guided, embed_stream, load_embedder, warn_of_feelings
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
+    TABLE_TYPES,
     Address,
     BatchSize,
-    Delimiter,
     Engine,
     GuardCells,
     Guided,
@@ -24,9 +25,7 @@ from inbedder.cli.shared_options import (
     Number,
     Precision,
     Seed,
-    SkipBad,
     Temperature,
-    TextColumn,
     Threads,
     TopP,
     VectorsOutput,
@@ -49,10 +48,8 @@ def embed(
     source: Input,
     instruction: Instruction = None,
     output: VectorsOutput = Path("vectors.npy"),
-    text_column: TextColumn = None,
+    table_options: TableOptions = TableOptions(),
     model: Model = "mini",
-    delimiter: Delimiter = None,
-    skip_bad: SkipBad = False,
     precision: Precision = "float32",
     batch_size: BatchSize = 32,
     guided: Guided = None,
@@ -65,14 +62,13 @@ def embed(
 ) -> None:
     """Embed each text under an instruction."""
     if engine == "ray":
-        options = dict[str, Any](text_column=text_column, id_column=id_column, batch_size=batch_size, delimiter=delimiter)
-        options["precision"] = precision
         machines = {"workers": workers, "threads": threads, "address": address}
-        _embed_with_ray(source, output, instruction, guided, machines, model=model, **options, **model_options)
+        options = dict[str, Any](model=model, id_column=id_column, batch_size=batch_size, precision=precision, **model_options)
+        _embed_with_ray(source, table_options, output, instruction, guided, machines, options)
         return
     _check_ray_options(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
     check_output(output, (".npy", ".parquet"), source)
-    with stream_texts(source, text_column, skip_bad, delimiter) as texts:
+    with table_options.stream(source) as texts:
         embedder = load_embedder(model, **model_options)
         from inbedder.io.outputs import open_vector_writer
 
@@ -103,21 +99,26 @@ def _embed_guided(
 
 
 def _embed_with_ray(
-    source: str, output: Path, instruction: str | None, guided: int | None, machines: dict[str, Any], **options: Any
+    source: str,
+    table_options: TableOptions,
+    output: Path,
+    instruction: str | None,
+    guided: int | None,
+    machines: dict[str, Any],
+    options: dict[str, Any],
 ) -> None:
-    columns = options["text_column"] or [None]
-    if len(columns) > 1 or options.pop("delimiter") is not None:
+    columns: Sequence[str | None] = table_options.text_column or [None]
+    if len(columns) > 1 or table_options.delimiter is not None:
         message = "--engine ray reads texts from one column and detects delimiters; leave out these options, or --engine."
         raise typer.BadParameter(message, param_hint="--text-column, --delimiter")
-    options["text_column"] = columns[0]
     if guided is not None:
         raise typer.BadParameter("it needs all texts at once; leave it out with --engine ray.", param_hint="--guided")
     check_folder(output, source)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from inbedder.distributed.job import Machines, embed_job, summarize_job
 
-    result = embed_job(source, output, instruction, machines=Machines(**machines), **options)
-    if options["text_column"] is None:
+    result = embed_job(source, output, instruction, text_column=columns[0], machines=Machines(**machines), **options)
+    if columns[0] is None:
         print_text_columns(result.text_columns)
     print_message(summarize_job(result))
     if not result.embedded:
@@ -146,24 +147,21 @@ def answer(
             help="Your table with the answers (.csv .tsv .jsonl .json .parquet .xlsx); default: lines on stdout.",
         ),
     ] = None,
-    text_column: TextColumn = None,
+    table_options: TableOptions = TableOptions(),
     model: Model = "mini",
     n: Number = 1,
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
     seed: Seed = 0,
-    delimiter: Delimiter = None,
-    skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     guard_cells: GuardCells = True,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Answer a question about each text."""
-    if output is not None:
-        check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
+    check_output(output, TABLE_TYPES, source)
     if instruction is None:
         raise typer.BadParameter('give the question to answer, or "@generic".', param_hint="-i")
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    table = table_options.read(source)
     embedder = load_embedder(model, **model_options)
     warn_of_feelings(model, [instruction])
     sampling: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}

@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inbedder.cli.inputs import read_texts
-from inbedder.cli.shared_options import (
-    BatchSize,
-    Delimiter,
-    Input,
-    SkipBad,
-    TextColumn,
-    parse_group_count,
-    print_message,
-    print_result,
-)
+from inbedder.cli.inputs import TableOptions
+from inbedder.cli.parameters import with_expanded_arguments
+from inbedder.cli.shared_options import BatchSize, Input, parse_group_count, print_message, print_result
 from inbedder.runtime.user_paths import expand_path
 
 if TYPE_CHECKING:
@@ -33,8 +25,7 @@ GroupNumber = Annotated[int, typer.Argument(min=1, metavar="GROUP", help="Number
 
 @app.callback()
 def _open_folder(
-    ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder from inbedder cluster --save.")],
+    ctx: typer.Context, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder from inbedder cluster --save.")]
 ) -> None:
     """Take the folder before the command."""
     ctx.obj = expand_path(folder)
@@ -67,20 +58,19 @@ def rename(ctx: typer.Context, number: GroupNumber, name: Annotated[str, typer.A
 
 
 @app.command(epilog="Example: inbedder groups groups/ move reviews.csv --row 12 --row 15 --to 2")
+@with_expanded_arguments
 def move(
     ctx: typer.Context,
     source: Input,
     rows: Annotated[list[int], typer.Option("--row", min=1, help="Number of a row to move, as on the page; repeatable.")],
     to: Annotated[int, typer.Option(min=1, help="Number of the group.")],
-    text_column: TextColumn = None,
-    delimiter: Delimiter = None,
-    skip_bad: SkipBad = False,
+    table_options: TableOptions = TableOptions(),
     batch_size: BatchSize = 32,
 ) -> None:
     """Move texts and similar ones to a group."""
     from inbedder.errors import InputError
 
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    table = table_options.read(source)
     texts = dict(zip(table.rows, table.texts, strict=True))
     if lost := [row for row in rows if row not in texts]:
         raise InputError(f"The table has no text in row {lost[0]}. Its rows are numbered from 1, without the header.")
@@ -89,20 +79,19 @@ def move(
 
 
 @app.command(epilog='Example: inbedder groups groups/ split 3 reviews.csv -i "Which part broke?"')
+@with_expanded_arguments
 def split(
     ctx: typer.Context,
     number: GroupNumber,
     source: Input,
     instruction: Annotated[str, typer.Option("-i", "--instruction", help="The question that splits the group.")],
     k: Annotated[str, typer.Option("-k", help="Number of new groups, or auto.")] = "auto",
-    text_column: TextColumn = None,
-    delimiter: Delimiter = None,
-    skip_bad: SkipBad = False,
+    table_options: TableOptions = TableOptions(),
     batch_size: BatchSize = 32,
 ) -> None:
     """Split a group by another question."""
     count = parse_group_count(k)
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    table = table_options.read(source)
     with _edit(ctx.obj) as grouping:
         grouping.split(_check_number(grouping, number), instruction, table.texts, count, batch_size=batch_size)
 

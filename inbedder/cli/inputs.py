@@ -7,12 +7,15 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from inbedder.cli.light_imports import skip_unused_imports
-from inbedder.cli.shared_options import print_message, print_text_columns
+from inbedder.cli.shared_options import INPUT, TextColumn, print_message, print_text_columns
 from inbedder.runtime.timings import time_stage
 
 if TYPE_CHECKING:
@@ -46,34 +49,55 @@ def warn_of_feelings(model: str, instructions: Sequence[str | None]) -> None:
         )
 
 
-def read_texts(source: str, text_column: list[str] | None, skip_bad: bool, delimiter: str | None = None) -> Table:
-    """Read a table; print the detected text column and the number of skipped rows."""
-    from inbedder.io.tables import read_table
+@dataclass(frozen=True)
+class TableOptions:
+    """The options of commands that read a table."""
 
-    table = read_table(source, text_column, skip_bad=skip_bad, delimiter=delimiter)
-    _print_reading(source, text_column, table)
-    return table
+    text_column: TextColumn = None
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            help="Field delimiter of a .csv, such as ';' or tab; default: detected.",
+            callback=_parse_delimiter,
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Skip unreadable rows instead of stopping.", rich_help_panel=INPUT)
+    ] = False
+
+    def read(self, source: str) -> Table:
+        """Read a table; print the detected text column and the number of skipped rows."""
+        from inbedder.io.tables import read_table
+
+        table = read_table(source, self.text_column, skip_bad=self.skip_bad, delimiter=self.delimiter)
+        self._print_reading(source, table)
+        return table
+
+    @contextmanager
+    def stream(self, source: str) -> Iterator[TextStream]:
+        """Open a stream of texts; print the detected text column and the number of skipped rows."""
+        from inbedder.io.tables import open_texts
+
+        with open_texts(source, self.text_column, skip_bad=self.skip_bad, delimiter=self.delimiter) as texts:
+            self._print_reading(source, texts)
+            yield texts
+
+    def _print_reading(self, source: str, texts: Table | TextStream) -> None:
+        from inbedder.io.formats import get_file_type
+
+        if not self.text_column and source != "-" and get_file_type(Path(source)) != ".txt":
+            print_text_columns(texts.text_columns)
+        if texts.skipped:
+            print_message(f"{texts.skipped} bad rows were skipped.")
 
 
-def _print_reading(source: str, text_column: list[str] | None, texts: Table | TextStream) -> None:
-    from inbedder.io.formats import get_file_type
-
-    if not text_column and source != "-" and get_file_type(Path(source)) != ".txt":
-        print_text_columns(texts.text_columns)
-    if texts.skipped:
-        print_message(f"{texts.skipped} bad rows were skipped.")
-
-
-@contextmanager
-def stream_texts(
-    source: str, text_column: list[str] | None, skip_bad: bool, delimiter: str | None = None
-) -> Iterator[TextStream]:
-    """Open a stream of texts; print the detected text column and the number of skipped rows."""
-    from inbedder.io.tables import open_texts
-
-    with open_texts(source, text_column, skip_bad=skip_bad, delimiter=delimiter) as texts:
-        _print_reading(source, text_column, texts)
-        yield texts
+def _parse_delimiter(value: str | None) -> str | None:
+    """Parse a delimiter: one character, or tab."""
+    delimiter = {"tab": "\t", r"\t": "\t"}.get(value or "", value)
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise typer.BadParameter("give one character, such as ';', or tab.", param_hint="--delimiter")
+    return delimiter
 
 
 def embed_stream(

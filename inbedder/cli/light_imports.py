@@ -1,15 +1,16 @@
 """Imports of transformers without the parts that no command uses, and which take as long as all of torch.
 
-transformers imports torch's compiler for a few decorators, distributed tensors for models on several machines, paged caches for
-a server, and scipy for object detection. While it is imported here, the compiler and the paged caches are placeholders, torch has
-no distributed part and scipy is missing, both of which transformers supports. A placeholder that is called later imports the real
-object. ``import inbedder`` and fine-tuning import everything.
+transformers imports torch's compiler for a few decorators, distributed tensors for models on several machines, and scipy for
+object detection. While it is imported here, the compiler is a placeholder, torch has no distributed part and scipy is missing,
+both of which transformers supports. A placeholder that is called later imports the real object. ``import inbedder`` and
+fine-tuning import everything; with ``INBEDDER_FULL_IMPORTS=1`` commands do so too, if a new release of a library needs it.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,12 +19,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-PLACEHOLDERS = (
-    "torch._dynamo",
-    "transformers.generation.continuous_batching",
-    "lance_namespace",
-    "lance_namespace_urllib3_client",
-)
+from inbedder.errors import ModelError, describe_error
+
+FULL_IMPORTS_VARIABLE = "INBEDDER_FULL_IMPORTS"
+"""Environment variable that switches this module off."""
+PLACEHOLDERS = ("torch._dynamo", "lance_namespace", "lance_namespace_urllib3_client")
 """Packages that are replaced by placeholders; LanceDB imports the last two, clients of its web services."""
 ABSENT = ("is_scipy_available", "is_torch_distributed_available")
 """Functions by which transformers finds out what exists."""
@@ -35,8 +35,11 @@ def skip_unused_imports() -> Iterator[None]:
 
     Yields:
         Nothing.
+
+    Raises:
+        ModelError: If the block fails to import; the message names the switch.
     """
-    if PLACEHOLDERS[0] in sys.modules:
+    if PLACEHOLDERS[0] in sys.modules or os.environ.get(FULL_IMPORTS_VARIABLE):
         yield
         return
     import transformers.utils
@@ -50,6 +53,9 @@ def skip_unused_imports() -> Iterator[None]:
     gc.disable()  # what is imported stays
     try:
         yield
+    except (AttributeError, ImportError) as error:
+        advice = f"Set {FULL_IMPORTS_VARIABLE}=1 to import everything."
+        raise ModelError(f"A library cannot be imported in part ({describe_error(error)}). {advice}") from error
     finally:
         gc.freeze()
         gc.enable()

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from inbedder.cli.parameters import make_parameter, with_parameters
 from inbedder.errors import InbedderError
 from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.options import EncodingOptions, ModelOptions, OptionInfo, Options, Reencoding, get_option_info
@@ -31,20 +32,28 @@ def with_model_options(command: Callable[..., None], omitted_options: Collection
     """
     generated = [parameter for parameter in _generate_parameters() if parameter.name not in omitted_options]
     collect = partial(_collect_options, chooses_pooling="pooling" not in omitted_options)
-    return _add_parameters(command, PARAMETER, generated, collect)
+    return _with_collected(command, PARAMETER, generated, collect)
+
+
+def _with_collected(
+    command: Callable[..., None],
+    name: str,
+    generated: Sequence[inspect.Parameter],
+    collect: Callable[[dict[str, Any]], dict[str, Any]],
+) -> Callable[..., None]:
+    """Replace a command's parameter by generated ones, whose values are collected for it."""
+
+    def run(**arguments: Any) -> None:
+        values = {parameter.name: arguments.pop(parameter.name, None) for parameter in generated}
+        command(**arguments, **{name: collect(values)})
+
+    return with_parameters(command, run, generated, replaced=name)
 
 
 def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a grouping to a command.
-
-    Args:
-        command: A function whose parameter ``cluster_options`` takes the given options as keyword arguments of ``cluster``.
-
-    Returns:
-        A function for typer with one parameter per option instead.
-    """
+    """Replace a command's parameter ``cluster_options`` by one parameter per option of a grouping."""
     generated = [_make_parameter(ClusterOptions, option) for option in _list_offered_options(ClusterOptions)]
-    return _add_parameters(command, "cluster_options", generated, _collect_cluster_options)
+    return _with_collected(command, "cluster_options", generated, _collect_cluster_options)
 
 
 def _collect_cluster_options(values: dict[str, Any]) -> dict[str, Any]:
@@ -55,26 +64,6 @@ def _collect_cluster_options(values: dict[str, Any]) -> dict[str, Any]:
     except InbedderError as error:
         raise typer.BadParameter(str(error)) from error
     return {name: getattr(checked, name) for name in options}
-
-
-def _add_parameters(
-    command: Callable[..., None],
-    name: str,
-    generated: Sequence[inspect.Parameter],
-    collect: Callable[[dict[str, Any]], dict[str, Any]],
-) -> Callable[..., None]:
-    """Replace a command's parameter by generated ones, whose values are collected for it."""
-    signature = inspect.signature(command, eval_str=True)
-    own_parameters = [parameter for parameter in signature.parameters.values() if parameter.name != name]
-
-    def run(**arguments: Any) -> None:
-        values = {parameter.name: arguments.pop(parameter.name, None) for parameter in generated}
-        command(**arguments, **{name: collect(values)})
-
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = signature.replace(parameters=[*map(_make_keyword_only, own_parameters), *generated])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own_parameters, *generated]}
-    return run
 
 
 _OPTION_CLASSES: tuple[Any, ...] = (ModelOptions, EncodingOptions, Reencoding)
@@ -92,10 +81,6 @@ def _list_offered_options(kind: Any) -> list[dataclasses.Field[Any]]:
     return [option for option in dataclasses.fields(kind) if get_option_info(option).flags is not None]
 
 
-def _make_keyword_only(parameter: inspect.Parameter) -> inspect.Parameter:
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-
-
 def _make_parameter(kind: Any, option: dataclasses.Field[Any]) -> inspect.Parameter:
     """Make the parameter of an option; its value is None unless the user sets it, since a stored model may set the default."""
     info = get_option_info(option)
@@ -104,9 +89,7 @@ def _make_parameter(kind: Any, option: dataclasses.Field[Any]) -> inspect.Parame
         *(info.flags or ()), help=info.help, rich_help_panel=_choose_panel(kind, info), show_default=default
     )
     annotation: Any = Annotated[info.kind | None, typer_option]  # type: ignore[name-defined]
-    return inspect.Parameter(
-        _PREFIXES.get(kind, "") + option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
+    return make_parameter(_PREFIXES.get(kind, "") + option.name, annotation)
 
 
 def _choose_panel(kind: Any, info: OptionInfo) -> str:

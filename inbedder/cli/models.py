@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from inbedder.cli.shared_options import print_message, print_result, with_expanded_paths
+from inbedder.cli.parameters import with_expanded_arguments
+from inbedder.cli.shared_options import print_message, print_result
 
 app = typer.Typer(no_args_is_help=True, help="List, install, remove or convert models.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An installable model: small, medium, multilingual, or a base.")]
@@ -44,7 +45,7 @@ def info(
 
 
 @app.command(epilog="Example: inbedder models install small")
-@with_expanded_paths
+@with_expanded_arguments
 def install(
     name: Name,
     source: Annotated[
@@ -73,7 +74,7 @@ def remove(name: Name) -> None:
 
 
 @app.command(epilog="Example: inbedder models convert hkunlp/instructor-large -o instructor-large")
-@with_expanded_paths
+@with_expanded_arguments
 def convert(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Folder or hub id of a model, adapter or embedding model.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A new or empty folder.")],

@@ -9,21 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.inputs import load_embedder, read_texts
+from inbedder.cli.inputs import TableOptions, load_embedder
 from inbedder.cli.light_imports import skip_unused_imports
 from inbedder.cli.model_options import with_model_options
-from inbedder.cli.shared_options import (
-    CONTROL_ESCAPES,
-    Delimiter,
-    Input,
-    Instruction,
-    Model,
-    SkipBad,
-    TextColumn,
-    print_message,
-    print_result,
-    with_expanded_paths,
-)
+from inbedder.cli.parameters import with_expanded_arguments
+from inbedder.cli.shared_options import CONTROL_ESCAPES, Input, Instruction, Model, print_message, print_result
 from inbedder.cli.timing_option import with_timings
 from inbedder.runtime.timings import time_stage
 
@@ -35,10 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Build, extend or verify a search index.")
 Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
-Ids = Annotated[
-    str | None,
-    typer.Option("--id-column", help="Column of unique ids; default: id, or else a hash of each row."),
-]
+Ids = Annotated[str | None, typer.Option("--id-column", help="Column of unique ids; default: id, or else a hash of each row.")]
 Columns = Annotated[list[str], typer.Option("--column", help="Column to store with the texts; repeatable. Default: all.")]
 TABLE_WIDTH = 140
 """Width in characters of a table that is not printed to a terminal."""
@@ -46,7 +33,7 @@ TABLE_WIDTH = 140
 
 @app.command(epilog="Example: inbedder index build reviews.csv -o index/")
 @with_timings
-@with_expanded_paths
+@with_expanded_arguments
 @with_model_options
 def build(
     source: Input,
@@ -55,11 +42,9 @@ def build(
         list[str], typer.Option("--instruct", help="Question whose vectors are computed in advance; repeatable.")
     ] = [],  # noqa: B006 - typer copies defaults
     model: Model = "mini",
-    text_column: TextColumn = None,
-    delimiter: Delimiter = None,
+    table_options: TableOptions = TableOptions(),
     id_column: Ids = None,
     column: Columns = [],  # noqa: B006
-    skip_bad: SkipBad = False,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Build an index."""
@@ -70,7 +55,7 @@ def build(
 
         import_lancedb()
     Storage.check_new(output)
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    table = table_options.read(source)
     rows = _read_rows(table, id_column, column)
     embedder = load_embedder(model, **model_options)
     with time_stage("index"):
@@ -81,20 +66,18 @@ def build(
 
 
 @app.command(epilog="Example: inbedder index add index/ new_reviews.csv")
-@with_expanded_paths
+@with_expanded_arguments
 def add(
     index: Folder,
     source: Input,
-    text_column: TextColumn = None,
-    delimiter: Delimiter = None,
+    table_options: TableOptions = TableOptions(),
     id_column: Ids = None,
     column: Columns = [],  # noqa: B006
-    skip_bad: SkipBad = False,
 ) -> None:
     """Add rows with new ids to an index."""
     from inbedder.search.index import Index
 
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    table = table_options.read(source)
     opened_index = Index.open(index)
     added = opened_index.add(_read_rows(table, id_column, column))
     print_message(
@@ -103,7 +86,7 @@ def add(
 
 
 @app.command(epilog="Example: inbedder index info index/")
-@with_expanded_paths
+@with_expanded_arguments
 def info(index: Folder) -> None:
     """Print the contents and model of an index."""
     from inbedder.search.index import Index
@@ -120,7 +103,7 @@ def info(index: Folder) -> None:
 
 
 @app.command(epilog="Example: inbedder index compact index/")
-@with_expanded_paths
+@with_expanded_arguments
 def compact(index: Folder, keep: Annotated[float, typer.Option(min=0, help="Days to keep replaced versions.")] = 7.0) -> None:
     """Merge small files and drop old versions."""
     from datetime import timedelta
@@ -134,7 +117,7 @@ def compact(index: Folder, keep: Annotated[float, typer.Option(min=0, help="Days
 
 
 @app.command(epilog="Example: inbedder index verify index/")
-@with_expanded_paths
+@with_expanded_arguments
 def verify(index: Folder) -> None:
     """Verify every row; exit with 1 on damage."""
     from inbedder.search.index import Index

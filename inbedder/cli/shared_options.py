@@ -5,25 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from inbedder.errors import InbedderError
-from inbedder.runtime.user_paths import expand_path
 from inbedder.vectors.precision import check_precision
 
 INPUT, OUTPUT, ANSWERS, SPEED, JOBS = "Input", "Output", "Answers", "Speed", "Jobs with Ray"
 """Panels of options in --help; options without a panel come first."""
+TABLE_TYPES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx")
+"""Extensions of the tables that commands write."""
 
 Input = Annotated[
     str,
     typer.Argument(
-        metavar="INPUT",
-        help="A .csv, .tsv, .jsonl, .json, .txt (also .gz), .parquet or .xlsx file, or - for standard input.",
+        metavar="INPUT", help="A .csv, .tsv, .jsonl, .json, .txt (also .gz), .parquet or .xlsx file, or - for standard input."
     ),
 ]
 Instruction = Annotated[
@@ -50,14 +49,6 @@ TextColumn = Annotated[
         help="Column with the texts; repeat to join columns. Default: the column named text, or the only one with text."
     ),
 ]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(
-        help="Field delimiter of a .csv, such as ';' or tab; default: detected.",
-        callback=lambda value: _parse_delimiter(value),
-        rich_help_panel=INPUT,
-    ),
-]
 GuardCells = Annotated[
     bool,
     typer.Option(
@@ -67,10 +58,7 @@ GuardCells = Annotated[
     ),
 ]
 Model = Annotated[str, typer.Option(help="mini, small, medium or multilingual (see inbedder models), a folder or a hub id.")]
-VectorsOutput = Annotated[
-    Path,
-    typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray, a folder."),
-]
+VectorsOutput = Annotated[Path, typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray, a folder.")]
 Precision = Annotated[
     str,
     typer.Option(
@@ -80,17 +68,9 @@ Precision = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip unreadable rows instead of stopping.", rich_help_panel=INPUT)]
-IdColumn = Annotated[
-    str | None,
-    typer.Option(help="Column of unique ids; default: the row number.", rich_help_panel=JOBS),
-]
+IdColumn = Annotated[str | None, typer.Option(help="Column of unique ids; default: the row number.", rich_help_panel=JOBS)]
 Number = Annotated[int, typer.Option("-n", "--n", min=1, help="Number of answers per text.", rich_help_panel=ANSWERS)]
-Temperature = Annotated[
-    float,
-    typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=ANSWERS),
-]
+Temperature = Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=ANSWERS)]
 TopP = Annotated[float, typer.Option(help="Nucleus sampling probability (top-p).", rich_help_panel=ANSWERS)]
 Seed = Annotated[int, typer.Option(help="Seed of sampled answers.", rich_help_panel=ANSWERS)]
 
@@ -103,26 +83,15 @@ Guided = Annotated[
 ]
 
 Engine = Annotated[
-    str,
-    typer.Option(help="local (this process) or ray (several workers or machines; a rerun resumes).", rich_help_panel=JOBS),
+    str, typer.Option(help="local (this process) or ray (several workers or machines; a rerun resumes).", rich_help_panel=JOBS)
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Number of worker processes.", rich_help_panel=JOBS)]
 Threads = Annotated[
-    int | None,
-    typer.Option(min=1, help="Threads per worker; default: cores divided by workers.", rich_help_panel=JOBS),
+    int | None, typer.Option(min=1, help="Threads per worker; default: cores divided by workers.", rich_help_panel=JOBS)
 ]
 Address = Annotated[
-    str | None,
-    typer.Option(help="Address of a running Ray cluster; default: this machine.", rich_help_panel=JOBS),
+    str | None, typer.Option(help="Address of a running Ray cluster; default: this machine.", rich_help_panel=JOBS)
 ]
-
-
-def _parse_delimiter(value: str | None) -> str | None:
-    """Parse a delimiter: one character, or tab."""
-    delimiter = {"tab": "\t", r"\t": "\t"}.get(value or "", value)
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise typer.BadParameter("give one character, such as ';', or tab.", param_hint="--delimiter")
-    return delimiter
 
 
 def _check_precision(value: str) -> str:
@@ -179,17 +148,7 @@ def print_text_columns(columns: Iterable[str]) -> None:
 
 
 def parse_group_count(k: str) -> int | str:
-    """Parse a value of ``-k``.
-
-    Args:
-        k: The value.
-
-    Returns:
-        A number of groups, or "auto".
-
-    Raises:
-        BadParameter: If the value is neither a number nor "auto".
-    """
+    """Parse a value of ``-k``: a number of groups, or "auto"."""
     if k != "auto" and not (k.isdecimal() and len(k) < 10):
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
     return k if k == "auto" else int(k)
@@ -203,76 +162,26 @@ def check_question(question: str | None) -> str | None:
 
 
 def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:
-    """Parse the values of ``-k`` for several groupings.
-
-    Args:
-        k: One value for all groupings, or one per grouping.
-        groupings: Number of groupings.
-
-    Returns:
-        A number of groups or "auto" per grouping.
-
-    Raises:
-        BadParameter: If a value is neither a number nor "auto", or there are neither one nor ``groupings`` values.
-    """
+    """Parse the values of ``-k``, one for all groupings or one per grouping, into one per grouping."""
     counts = [parse_group_count(value) for value in k]
     if len(counts) not in (1, groupings):
         raise typer.BadParameter(f"give it once, or once per grouping ({groupings} times).", param_hint="-k")
     return counts * groupings if len(counts) == 1 else counts
 
 
-def with_expanded_paths(command: Callable[..., None]) -> Callable[..., None]:
-    """Expand ``~`` in the paths that a command gets; a shell does so only at the start of a word.
-
-    Args:
-        command: A function for typer.
-
-    Returns:
-        A function with the same parameters.
-    """
-
-    @wraps(command)
-    def run(**arguments: Any) -> None:
-        command(**{name: _expand_paths(value) for name, value in arguments.items()})
-
-    return run
-
-
-def _expand_paths(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_expand_paths(item) for item in value]
-    return expand_path(value) if isinstance(value, Path) else value
-
-
-def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None) -> None:
-    """Check an output before the model runs: it must be writable and must not replace the input.
-
-    Args:
-        path: The output.
-        allowed: Allowed file extensions.
-        source: The input; None if it is no file.
-
-    Raises:
-        BadParameter: If the output is rejected.
-    """
+def check_output(path: Path | None, allowed: tuple[str, ...], source: str | None = None) -> None:
+    """Check before the model runs that an output has an allowed suffix, is writable and not the input."""
     from inbedder.errors import format_value
 
+    if path is None:
+        return
     if path.suffix.lower() not in allowed:
         raise typer.BadParameter(f"{format_value(str(path))}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
     _check_writable(path, [] if source is None else [source])
 
 
 def check_outputs(paths: Sequence[Path], allowed: tuple[str, ...], source: str) -> None:
-    """Check several outputs before the model runs: they must be different, writable files other than the input.
-
-    Args:
-        paths: The outputs.
-        allowed: Allowed file extensions.
-        source: The input.
-
-    Raises:
-        BadParameter: If an output is rejected.
-    """
+    """Check before the model runs that outputs are different, writable files other than the input."""
     for path in paths:
         check_output(path, allowed, source)
     if len({os.path.realpath(path) for path in paths}) < len(paths):
@@ -280,15 +189,7 @@ def check_outputs(paths: Sequence[Path], allowed: tuple[str, ...], source: str) 
 
 
 def check_folder(path: Path, source: str) -> None:
-    """Check the output folder of a Ray job before the job starts.
-
-    Args:
-        path: The folder, which need not exist.
-        source: The input.
-
-    Raises:
-        BadParameter: If the folder is rejected.
-    """
+    """Check the output folder of a Ray job, which need not exist, before the job starts."""
     from inbedder.errors import format_value
     from inbedder.io.files import is_same_file
 

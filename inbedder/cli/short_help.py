@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from functools import wraps
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+
+from inbedder.cli.parameters import get_parameters, make_parameter, with_parameters
 
 SHOWS_ALL = "inbedder.shows_all_options"
 """Key of the context's ``meta``."""
@@ -31,28 +31,15 @@ class ShortHelpCommand(TyperCommand):
 
 
 def with_help_all(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--help-all`` to a command that has options with a panel of their own.
-
-    Args:
-        command: A function for typer.
-
-    Returns:
-        A function with the same parameters and, if needed, the option.
-    """
-    signature = inspect.signature(command, eval_str=True)
-    parameters = list(signature.parameters.values())
-    infos = [info for parameter in parameters for info in getattr(parameter.annotation, "__metadata__", ())]
+    """Add ``--help-all`` to a command that has options with a panel of their own."""
+    infos = [info for parameter in get_parameters(command) for info in getattr(parameter.annotation, "__metadata__", ())]
     if all(getattr(info, "rich_help_panel", None) is None for info in infos):
         return command
 
-    @wraps(command)
     def run(*, help_all: bool = False, **arguments: Any) -> None:
         command(**arguments)
 
-    help_all = inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAll)
-    run.__signature__ = signature.replace(parameters=[*parameters, help_all])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*parameters, help_all]}
-    return run
+    return with_parameters(command, run, [make_parameter("help_all", HelpAll, False)])
 
 
 def _print_all(ctx: typer.Context, is_requested: bool) -> None:
@@ -63,8 +50,7 @@ def _print_all(ctx: typer.Context, is_requested: bool) -> None:
 
 
 HelpAll = Annotated[
-    bool,
-    typer.Option("--help-all", is_eager=True, callback=_print_all, help="Show all options and exit.", show_default=False),
+    bool, typer.Option("--help-all", is_eager=True, callback=_print_all, help="Show all options and exit.", show_default=False)
 ]
 
 

@@ -56,12 +56,7 @@ class _Handler:
 
 @contextmanager
 def handle_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C and SystemExit(143) on SIGTERM, unless the caller ignores the signal (``nohup``).
-
-    Raises:
-        KeyboardInterrupt: After Ctrl-C.
-        SystemExit: With 143, after SIGTERM.
-    """
+    """Raise KeyboardInterrupt on Ctrl-C and SystemExit(143) on SIGTERM, unless the caller ignores the signal (``nohup``)."""
     handler = _Handler()
     if threading.current_thread() is threading.main_thread():  # Python sets handlers only in the main thread
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -8,19 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from inbedder.cli.cluster_output import Title, choose_title
-from inbedder.cli.inputs import load_embedder, read_texts
+from inbedder.cli.inputs import TableOptions, load_embedder
 from inbedder.cli.model_options import with_model_options
-from inbedder.cli.shared_options import (
-    BatchSize,
-    Delimiter,
-    Input,
-    Model,
-    SkipBad,
-    TextColumn,
-    check_output,
-    print_message,
-    print_result,
-)
+from inbedder.cli.shared_options import BatchSize, Input, Model, check_output, print_message, print_result
 
 MAX_MAPS = 9
 """Maximum number of questions on the page."""
@@ -35,19 +25,16 @@ def suggest(
     questions: Annotated[Path | None, typer.Option(help="File with a question per line to try (.txt).")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A .html page with a map of each question.")] = None,
     sample: Annotated[int, typer.Option(min=20, help="Maximum number of texts that the questions are tried on.")] = 300,
-    text_column: TextColumn = None,
+    table_options: TableOptions = TableOptions(),
     model: Model = "mini",
     title: Title = None,
     seed: Annotated[int, typer.Option(help="Seed of the sample and of k-means.")] = 0,
-    delimiter: Delimiter = None,
-    skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Rank questions by how much they reveal."""
-    if output is not None:
-        check_output(output, (".html",), source)
-    table = read_texts(source, text_column, skip_bad, delimiter)
+    check_output(output, (".html",), source)
+    table = table_options.read(source)
     wordings = list(instructions)
     if questions is not None:
         from inbedder.io.tables import read_table

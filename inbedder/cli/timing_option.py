@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from functools import wraps
 from typing import Annotated, Any
 
 import typer
 
+from inbedder.cli.parameters import make_parameter, with_parameters
 from inbedder.cli.shared_options import SPEED, print_message
 from inbedder.runtime.timings import TIMINGS, Timings
 
@@ -16,19 +15,8 @@ TimingsFlag = Annotated[bool, typer.Option("--timings", help="Print where the ti
 
 
 def with_timings(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--timings`` to a command.
+    """Add ``--timings`` to a command."""
 
-    Args:
-        command: A function for typer.
-
-    Returns:
-        A function with the same parameters and the option.
-    """
-    signature = inspect.signature(command, eval_str=True)
-    option = inspect.Parameter("timings", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=TimingsFlag)
-    parameters = [*signature.parameters.values(), option]
-
-    @wraps(command)
     def run(*, timings: bool = False, **arguments: Any) -> None:
         if not timings:
             command(**arguments)
@@ -41,6 +29,4 @@ def with_timings(command: Callable[..., None]) -> Callable[..., None]:
             TIMINGS.reset(token)
             print_message(collected.describe())
 
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+    return with_parameters(command, run, [make_parameter("timings", TimingsFlag, False)])

@@ -134,15 +134,7 @@ def is_conditional_encoder(folder: Path | str) -> bool:
 
 
 def check_folder(folder: Path, encoding: Encoding) -> None:
-    """Reject an output folder that contains an encoder of other settings, some of whose files would stay.
-
-    Args:
-        folder: The output folder, which may not exist.
-        encoding: The settings of the new encoder.
-
-    Raises:
-        RecipeError: When the folder contains an encoder of other settings.
-    """
+    """Reject an output folder that contains an encoder of other settings, some of whose files would stay."""
     try:
         old_settings = json.loads((folder / PAIRS_FILE).read_text(encoding="utf-8"))["encoding"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -182,17 +174,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def broadcast(values: dict[str, str | Sequence[str]]) -> list[list[str]]:
-    """Expand single texts, so that all columns have the same length.
-
-    Args:
-        values: By name, one text for all rows or one per row.
-
-    Returns:
-        Lists of texts, in the order of the names.
-
-    Raises:
-        InputError: When lengths differ or a text is not a string.
-    """
+    """Expand single texts, so that all columns have one length; reject other lengths and values that are not strings."""
     lists = {name: check_strings(name, value) for name, value in values.items() if not isinstance(value, str)}
     counts = {name: len(texts) for name, texts in lists.items()}
     if len(set(counts.values())) > 1:

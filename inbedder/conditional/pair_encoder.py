@@ -321,13 +321,5 @@ def _check_decoder(encoding: Encoding) -> None:
 
 
 def collate(rows: Sequence[Parts], tokenizer: PreTrainedTokenizerBase) -> tuple[Tensor, Tensor]:
-    """Pad n pairs to one batch for ``forward``.
-
-    Args:
-        rows: The parts of each pair.
-        tokenizer: The tokenizer, for its padding token.
-
-    Returns:
-        Ids and mask, shape (parts * n, positions).
-    """
+    """Pad the parts of n pairs to ids and mask, shape (parts * n, positions), for ``forward``."""
     return pad([ids for part in zip(*rows, strict=True) for ids in part], get_pad_id(tokenizer))

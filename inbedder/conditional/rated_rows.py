@@ -154,17 +154,7 @@ def _parse_row(number: int, record: Mapping[str, Any]) -> RatedPair:
 
 
 def group_by_pair(rows: Sequence[RatedPair]) -> dict[str, list[int]]:
-    """Group the rows of the same two sentences, in either order.
-
-    Args:
-        rows: The rows.
-
-    Returns:
-        Indices of the rows by pair, the highest rating first.
-
-    Raises:
-        InputError: When rows of one ``pair`` have different sentences.
-    """
+    """Group row indices by their two sentences, in either order, the highest rating first; reject a ``pair`` of others."""
     indices_by_pair: dict[str, list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
         first = rows[indices_by_pair[row.pair][0]] if row.pair in indices_by_pair else row
@@ -177,29 +167,11 @@ def group_by_pair(rows: Sequence[RatedPair]) -> dict[str, list[int]]:
 
 
 def is_ordered(rows: Sequence[RatedPair]) -> bool:
-    """Return whether the rows of a pair order two conditions by rating, as Quad and few-shot examples need it.
-
-    Args:
-        rows: All rows of one pair.
-
-    Returns:
-        True for two rows of different ratings. Equal ratings, one row, or more than two rows (which of them belong together is
-        unknown) have no order.
-    """
+    """Return whether a pair has exactly two rows, of different ratings, which Quad and few-shot examples need."""
     return len(rows) == 2 and rows[0].label != rows[1].label
 
 
 def select_contrasting(rows: Sequence[RatedPair]) -> list[RatedPair]:
-    """Select the rows of the pairs that have an order (``is_ordered``).
-
-    Args:
-        rows: The rows.
-
-    Returns:
-        The rows, pair by pair, with the higher rating first.
-
-    Raises:
-        InputError: When rows of one ``pair`` have different sentences.
-    """
+    """Select the rows of the pairs that have an order (``is_ordered``), pair by pair, with the higher rating first."""
     pairs = [[rows[index] for index in indices] for indices in group_by_pair(rows).values()]
     return [row for pair_rows in pairs if is_ordered(pair_rows) for row in pair_rows]

@@ -142,18 +142,7 @@ def _check_distinct(keys: Keys, numbers: Sequence[int], column: str | None) -> N
 
 @contextmanager
 def open_job(folder: Path, description: Mapping[str, Any]) -> Iterator[None]:
-    """Start or resume a job in a folder, and lock the folder against a second run; a killed run releases its lock.
-
-    Args:
-        folder: New, empty, or the folder of the same job.
-        description: Everything that decides the vectors.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        InputError: When the folder belongs to another job, holds other files, cannot be created, or another run uses it.
-    """
+    """Start or resume a job in its folder, new or empty at first, and lock it against a second run; a killed run releases it."""
     description = json.loads(json.dumps(description))
     _reject_another_job(folder, description)
     refusal = f"Another run is writing to {format_value(str(folder))}. Wait for it, or choose another -o."
@@ -166,15 +155,7 @@ def open_job(folder: Path, description: Mapping[str, Any]) -> Iterator[None]:
 
 
 def check_spec(folder: Path, spec: VectorSpec) -> None:
-    """Store the spec of a job's vectors, or reject a model whose vectors differ from the stored ones.
-
-    Args:
-        folder: The job's folder.
-        spec: The spec of a worker's model.
-
-    Raises:
-        InputError: When the model or its options are not those of the job.
-    """
+    """Store the spec of a job's vectors, or reject a model whose vectors differ from the stored ones."""
     path = folder / SPEC_FILE
     if not path.is_file():
         with atomic_write(path) as temporary:  # workers that start together write the same content
@@ -230,15 +211,7 @@ def _remove_failures(folder: Path) -> None:
 
 
 def gather_failures(folder: Path, done_keys: Keys) -> int:
-    """Gather the failed rows of a run in one file.
-
-    Args:
-        folder: The job's folder.
-        done_keys: Sorted keys of the ids that have a vector after all.
-
-    Returns:
-        Number of rows that failed; without any there is no file.
-    """
+    """Gather the rows that failed, and have no vector after all, in one file, and count them; without any there is no file."""
     row_numbers: set[int] = set()
     with atomic_write(folder / FAILED_FILE) as temporary, temporary.open("w", encoding="utf-8") as file:
         for path in sorted((folder / FAILED_FOLDER).glob(FAILURES_PATTERN)):

@@ -57,15 +57,7 @@ def name_part(row_numbers: NDArray[np.int64]) -> str:
 
 
 def write_part(path: Path, table: Any) -> None:
-    """Write a part, completely or not at all.
-
-    Args:
-        path: The part.
-        table: A pyarrow table with ``PART_COLUMNS``.
-
-    Raises:
-        InputError: When it cannot be written.
-    """
+    """Write a pyarrow table with ``PART_COLUMNS`` as a part, completely or not at all."""
     from pyarrow import parquet
 
     with atomic_write(path) as temporary:
@@ -111,17 +103,7 @@ def deduplicate_parts(folder: Path) -> Keys:
 
 
 def read_part(path: Path) -> Any:
-    """Read all columns of a part and check its pages.
-
-    Args:
-        path: The part.
-
-    Returns:
-        A pyarrow table, or None if the part is damaged.
-
-    Raises:
-        InputError: When the system cannot read it.
-    """
+    """Read a part as a pyarrow table and check its pages; None if it is damaged. InputError: the system cannot read it."""
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 

@@ -97,16 +97,7 @@ def build_schema(source: Source) -> pyarrow.Schema:
 
 
 def read_file(source: Source, file: SourceFile, done_keys: Keys) -> Iterator[pyarrow.Table]:
-    """Read one file.
-
-    Args:
-        source: The input that the file belongs to.
-        file: The file.
-        done_keys: Sorted keys of ids to leave out.
-
-    Yields:
-        Tables of ``build_schema``.
-    """
+    """Read one file as tables of ``build_schema``, without the ids of the sorted ``done_keys``."""
     schema = build_schema(source)
     records: list[dict[str, Any]] = []
 
@@ -239,19 +230,7 @@ class PartWriter(ray.data.Datasink[dict[str, int]]):
 
 
 def run_pipeline(plan: Plan, done_keys: Keys, show_progress_bar: bool) -> PartWriter:
-    """Embed the rows that have no vector yet; Ray must be running.
-
-    Args:
-        plan: The job.
-        done_keys: Sorted keys of ids that have a vector.
-        show_progress_bar: Whether Ray shows its progress bars.
-
-    Returns:
-        The sink, with its counts.
-
-    Raises:
-        InbedderError: The error that ``InBedder`` raises in a worker, or that the pipeline failed.
-    """
+    """Embed the rows whose keys are not done, in a running Ray; return the sink, with its counts, or raise a worker's error."""
     context = ray.data.DataContext.get_current()
     previous = context.enable_progress_bars, context.target_max_block_size
     context.enable_progress_bars, context.target_max_block_size = show_progress_bar, MAX_BLOCK_BYTES

@@ -60,18 +60,7 @@ class AnswerRepresentation(BaseRepresentation):
         self.top_n_answers = top_n_answers
 
     def extract_topics(self, topic_model: Any, documents: Any, c_tf_idf: Any, topics: Topics) -> Topics:
-        """Name topics.
-
-        Args:
-            topic_model: The BERTopic model.
-            documents: A table of documents and their topics.
-            c_tf_idf: The c-TF-IDF matrix of the topics.
-            topics: Words and weights of each topic.
-
-        Returns:
-            For each topic, answers and their shares among its representative documents, the most frequent first. A topic
-            without answers keeps its words.
-        """
+        """Name topics by the answers of their representative documents and their shares; without answers keep the words."""
         documents_by_topic, *_ = topic_model._extract_representative_docs(c_tf_idf, documents, topics, 500, self.nr_docs)
         texts = [text for rows in documents_by_topic.values() for text in rows]
         answers = iter(load_shared(self.model).answer(texts, self.instruction, show_progress_bar=False))

@@ -66,40 +66,15 @@ class InstructedReranker(Reranker):
         return self._keep_relevance_score(results).sort_by([("_relevance_score", "descending")])
 
     def rerank_vector(self, query: str, vector_results: pa.Table) -> pa.Table:
-        """Order the results of a vector search.
-
-        Args:
-            query: The text to search for.
-            vector_results: The results to order.
-
-        Returns:
-            The same rows, the best first, with ``_relevance_score``.
-        """
+        """Order the results of a vector search, the best first, with ``_relevance_score``."""
         return self._order_results(query, vector_results)
 
     def rerank_fts(self, query: str, fts_results: pa.Table) -> pa.Table:
-        """Order the results of a full-text search.
-
-        Args:
-            query: The text to search for.
-            fts_results: The results to order.
-
-        Returns:
-            The same rows, the best first, with ``_relevance_score``.
-        """
+        """Order the results of a full-text search, the best first, with ``_relevance_score``."""
         return self._order_results(query, fts_results)
 
     def rerank_hybrid(self, query: str, vector_results: pa.Table, fts_results: pa.Table) -> pa.Table:
-        """Order the results of both searches, each row once.
-
-        Args:
-            query: The text to search for.
-            vector_results: The results of the vector search.
-            fts_results: The results of the full-text search.
-
-        Returns:
-            The rows, the best first, with ``_relevance_score``.
-        """
+        """Order the results of both searches, each row once, the best first, with ``_relevance_score``."""
         merge = self.merge_results if self.score == "relevance" else self._merge_and_keep_scores
         return self._order_results(query, merge(vector_results, fts_results))
 
@@ -126,12 +101,5 @@ class InbedderEmbeddings(TextEmbeddingFunction):
         return len(self.generate_embeddings(["a"])[0])
 
     def generate_embeddings(self, texts: Sequence[str]) -> list[Any]:
-        """Embed texts.
-
-        Args:
-            texts: n texts.
-
-        Returns:
-            n vectors of length 1.
-        """
+        """Embed n texts as vectors of length 1."""
         return list(load_shared(self.name).encode(list(texts), self.instruction, normalize_embeddings=True))

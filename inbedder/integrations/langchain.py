@@ -53,26 +53,12 @@ class InstructedEmbeddings(Embeddings):
         self.batch_size = batch_size
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed documents.
-
-        Args:
-            texts: n texts.
-
-        Returns:
-            n vectors.
-        """
+        """Embed n documents."""
         options = {"batch_size": self.batch_size, "normalize_embeddings": True, "show_progress_bar": False}
         return list(self.model.encode_document(texts, self.instruction, **options).tolist())
 
     def embed_query(self, text: str) -> list[float]:
-        """Embed a query.
-
-        Args:
-            text: The query.
-
-        Returns:
-            Its vector.
-        """
+        """Embed a query."""
         return list(self.model.encode_query(text, self.query_instruction, normalize_embeddings=True).tolist())
 
 
@@ -97,16 +83,7 @@ class InstructedCompressor(BaseDocumentCompressor):
     """Maximum number of documents to keep."""
 
     def compress_documents(self, documents: Sequence[Document], query: str, callbacks: Any = None) -> list[Document]:
-        """Keep the k best documents.
-
-        Args:
-            documents: The documents that a retriever returned.
-            query: The retriever's query.
-            callbacks: Ignored.
-
-        Returns:
-            Copies, the best first, with ``relevance_score`` in their metadata.
-        """
+        """Return copies of the k best documents, the best first, with ``relevance_score`` in their metadata."""
         if not documents:
             return []
         scores = score_texts(self.model, query, [document.page_content for document in documents], self.instruction)

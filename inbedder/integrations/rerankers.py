@@ -42,31 +42,13 @@ class InstructedRanker(BaseRanker):
         self.model = load_shared(model)
 
     def score(self, query: str, doc: str) -> float:
-        """Score one document.
-
-        Args:
-            query: The text to search for.
-            doc: The document's text.
-
-        Returns:
-            The cosine.
-        """
+        """Score one document by its cosine to the query."""
         return float(score_texts(self.model, query, [doc], self.instruction)[0])
 
     def rank(
         self, query: str, docs: Any, doc_ids: Sequence[str] | Sequence[int] | None = None, metadata: list[Any] | None = None
     ) -> RankedResults:
-        """Rank documents.
-
-        Args:
-            query: The text to search for.
-            docs: Texts or documents of ``rerankers``.
-            doc_ids: Their ids; None numbers them from 0.
-            metadata: Metadata of each document.
-
-        Returns:
-            The documents, the best first.
-        """
+        """Rank texts or documents of ``rerankers``, the best first; without ``doc_ids`` they are numbered from 0."""
         if isinstance(docs, list) and not docs:
             return RankedResults(results=[], query=query, has_scores=True)
         documents = prep_docs(docs, doc_ids, metadata)

@@ -64,28 +64,11 @@ class AnswerVectors(InputModule):
         return super()._apply(convert, recurse)
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_options: Any) -> dict[str, Any]:
-        """Pass texts and prompt on unchanged.
-
-        Args:
-            inputs: n texts.
-            prompt: The instruction, or None.
-            **_options: Ignored.
-
-        Returns:
-            The features of ``forward``.
-        """
+        """Pass texts and prompt (the instruction, or None) on unchanged to ``forward``."""
         return {"texts": list(inputs), "instruction": prompt or None}
 
     def forward(self, features: dict[str, Any], **_options: Any) -> dict[str, Any]:
-        """Embed the texts.
-
-        Args:
-            features: The result of ``preprocess``.
-            **_options: Ignored.
-
-        Returns:
-            The features and ``sentence_embedding``, float32, shape (n, d), on the model's device.
-        """
+        """Embed the texts: add ``sentence_embedding``, float32, shape (n, d), on the model's device, to the features."""
         vectors = self.embedder.encode(features["texts"], features["instruction"], show_progress_bar=False)
         features["sentence_embedding"] = torch.from_numpy(vectors).to(self.embedder.device)
         return features
@@ -95,16 +78,7 @@ class AnswerVectors(InputModule):
         return self.embedder.get_sentence_embedding_dimension()
 
     def save(self, output_path: str, *_args: Any, **_options: Any) -> None:
-        """Raise an error: ``InBedder`` exports such folders.
-
-        Args:
-            output_path: Ignored.
-            *_args: Ignored.
-            **_options: Ignored.
-
-        Raises:
-            ModelError: Always.
-        """
+        """Raise ModelError: ``InBedder`` exports such folders."""
         raise ModelError("Save it with inbedder: model[0].embedder.save_sentence_transformer(folder).")
 
     @classmethod

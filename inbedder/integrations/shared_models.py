@@ -47,14 +47,6 @@ class DocumentBackend:
         self.instruction = instruction
 
     def embed(self, documents: Sequence[str], verbose: bool = False) -> Vectors:
-        """Embed documents or words.
-
-        Args:
-            documents: n texts.
-            verbose: Whether to show a progress bar.
-
-        Returns:
-            float32, shape (n, d).
-        """
+        """Embed n documents or words: float32, shape (n, d)."""
         vectors: Vectors = self.embedding_model.encode(list(documents), self.instruction, show_progress_bar=verbose)
         return vectors

@@ -27,7 +27,16 @@ from inbedder.prompting.templates import check_strings
 from inbedder.vectors.vectors import Vectors, normalize_vectors, similarity
 
 
-class InstructedVectorizer(TransformerMixin, BaseEstimator):
+class _TextEstimator(BaseEstimator):
+    """An estimator whose input is one column of strings."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags
+
+
+class InstructedVectorizer(TransformerMixin, _TextEstimator):
     """A transformer from texts to vectors that fits nothing. Clones share the model; pickles hold its name, not its weights.
 
     Example:
@@ -62,47 +71,19 @@ class InstructedVectorizer(TransformerMixin, BaseEstimator):
         self.batch_size = batch_size
 
     def fit(self, X: Any, y: Any = None) -> InstructedVectorizer:  # noqa: N803 (scikit-learn's name)
-        """Check the texts; nothing is learned from them.
-
-        Args:
-            X: n texts: a list, an array, a column of a table.
-            y: Ignored.
-
-        Returns:
-            The transformer itself.
-
-        Raises:
-            InputError: When X is not a list of strings.
-        """
+        """Check the texts, a list, an array or a column of strings; nothing is learned from them."""
         _check_texts(X)
         self._n_features_out = load_shared(self.model, self.cache).get_sentence_embedding_dimension()
         return self
 
     def transform(self, X: Any) -> Vectors:  # noqa: N803 (scikit-learn's name)
-        """Embed texts.
-
-        Args:
-            X: n texts: a list, an array, a column of a table.
-
-        Returns:
-            float32, shape (n, d); a table after ``set_output(transform="pandas")``.
-
-        Raises:
-            InputError: When X is not a list of strings.
-        """
+        """Embed n texts: float32, shape (n, d), or a table after ``set_output(transform="pandas")``."""
         options = {"batch_size": self.batch_size, "normalize_embeddings": self.normalize_embeddings}
         model = load_shared(self.model, self.cache)
         return model.encode(_check_texts(X), self.instruction, show_progress_bar=False, **options)  # type: ignore[arg-type]
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Name the dimensions: inbedder0, inbedder1, ...
-
-        Args:
-            input_features: Ignored.
-
-        Returns:
-            An array of d names.
-        """
+        """Name the d dimensions: inbedder0, inbedder1, ..."""
         count = load_shared(self.model, self.cache).get_sentence_embedding_dimension()
         return np.array([f"inbedder{number}" for number in range(count)], dtype=object)
 
@@ -111,14 +92,13 @@ class InstructedVectorizer(TransformerMixin, BaseEstimator):
         return True
 
     def __sklearn_tags__(self) -> Any:
-        """Describe a transformer of one column of strings that needs no fit."""
+        """Describe a transformer that needs no fit."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array = True, False
         tags.requires_fit = False
         return tags
 
 
-class InstructedClusterer(ClusterMixin, BaseEstimator):
+class InstructedClusterer(ClusterMixin, _TextEstimator):
     """A clusterer of texts by their answers to an instruction; its options are those of ``inbedder.cluster``.
 
     Example:
@@ -144,35 +124,18 @@ class InstructedClusterer(ClusterMixin, BaseEstimator):
             setattr(self, name, options.get(name, value))
 
     def fit(self, X: Any, y: Any = None) -> InstructedClusterer:  # noqa: N803 (scikit-learn's name)
-        """Group texts.
-
-        Args:
-            X: n texts: a list, an array, a column of a table.
-            y: Ignored.
-
-        Returns:
-            The clusterer itself, with ``labels_`` (n groups) and ``result_`` (a ``ClusterResult``).
-
-        Raises:
-            InputError: When X is not a list of strings, or the options do not fit.
-        """
+        """Group n texts, and set ``labels_`` (n groups) and ``result_`` (a ``ClusterResult``)."""
         options = {option.name: getattr(self, option.name) for option in dataclasses.fields(ClusterOptions)}
         model = load_shared(self.model, None)
         self.result_ = cluster(_check_texts(X), self.instruction, model, show_progress_bar=False, **options)
         self.labels_ = self.result_.labels
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        """Describe a clusterer of one column of strings."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array = True, False
-        return tags
-
 
 InstructedClusterer.__init__.__signature__ = make_cluster_signature(InstructedClusterer.__init__)  # type: ignore[attr-defined]
 
 
-class InstructedClassifier(ClassifierMixin, BaseEstimator):
+class InstructedClassifier(ClassifierMixin, _TextEstimator):
     """A classifier by the nearest category vector, for a handful of examples per category; classes are named in words.
 
     Each category's vector is the sum of its name's and its examples' mean vector, of length 1 each, as in ``inbedder.classify``.
@@ -239,46 +202,16 @@ class InstructedClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Any) -> Vectors:  # noqa: N803 (scikit-learn's name)
-        """Compute the cosine of each text and category.
-
-        Args:
-            X: n texts: a list, an array, a column of a table.
-
-        Returns:
-            float32, shape (n, k); for two categories the difference, shape (n,), as scikit-learn's classifiers do.
-
-        Raises:
-            InputError: When X is not a list of strings.
-        """
+        """Compute cosines: float32, shape (n, k); for two categories the difference, shape (n,), as scikit-learn does."""
         scores = self._score(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> Vectors:  # noqa: N803 (scikit-learn's name)
-        """Compute the probability of each category.
-
-        Args:
-            X: n texts: a list, an array, a column of a table.
-
-        Returns:
-            float32, shape (n, k); each row sums to 1.
-
-        Raises:
-            InputError: When X is not a list of strings.
-        """
+        """Compute the probability of each category: float32, shape (n, k); each row sums to 1."""
         return compute_probabilities(self._score(X), self.temperature)
 
     def predict(self, X: Any) -> Any:  # noqa: N803 (scikit-learn's name)
-        """Find the category of each text.
-
-        Args:
-            X: n texts: a list, an array, a column of a table.
-
-        Returns:
-            n labels.
-
-        Raises:
-            InputError: When X is not a list of strings.
-        """
+        """Find the category of each text."""
         return self.classes_[self._score(X).argmax(axis=1)]
 
     def _score(self, values: Any) -> Vectors:
@@ -290,12 +223,6 @@ class InstructedClassifier(ClassifierMixin, BaseEstimator):
         options: dict[str, Any] = {"batch_size": self.batch_size, "show_progress_bar": False}
         vectors: Vectors = normalize_vectors(model.encode(texts, self.instruction, **options))
         return vectors
-
-    def __sklearn_tags__(self) -> Any:
-        """Describe a classifier of one column of strings."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array = True, False
-        return tags
 
 
 def _check_labels(labels: list[Any]) -> list[Any]:

@@ -31,15 +31,7 @@ def to_text(value: Any) -> str:
 
 
 def to_json_value(value: Any) -> Any:
-    """Convert a value to one that JSON can hold.
-
-    Args:
-        value: Any value.
-
-    Returns:
-        None for a missing value or an infinite number, which JSON does not have; a list or dict of converted values; or text for
-        a type that JSON does not have.
-    """
+    """Convert a value to JSON's types: None if it is missing or infinite, text for types that JSON does not have."""
     if isinstance(value, Mapping):
         return {str(name): to_json_value(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -50,29 +50,14 @@ def _parse_spelled(texts: Sequence[str], parse: Callable[[str], Any], write: Cal
 
 
 def format_number(number: float | np.floating[Any]) -> str:
-    """Format a number with the digits that distinguish it from all others of its type, and a whole one without a decimal point.
-
-    Args:
-        number: A number of Python or numpy.
-
-    Returns:
-        The text.
-    """
+    """Format a number with the digits that identify it among those of its type; a whole one has no decimal point."""
     if math.isfinite(number) and number == int(number) and abs(float(number)) < MAX_PLAIN_NUMBER:
         return str(int(number))
     return str(number) if isinstance(number, np.floating) else repr(number)
 
 
 def shorten_digits(value: Any, dtype: type[np.floating[Any]]) -> Any:
-    """Convert a number of few bits to the Python float of its own digits: 4.1 in float32 stays 4.1.
-
-    Args:
-        value: A number, None, or a list of such values.
-        dtype: The type that it had.
-
-    Returns:
-        The converted value.
-    """
+    """Convert a number of few bits, or a list, to the Python float of its own digits: 4.1 in float32 stays 4.1."""
     if isinstance(value, list):
         return [shorten_digits(item, dtype) for item in value]
     return float(str(dtype(value))) if isinstance(value, float) else value

@@ -24,15 +24,7 @@ def list_columns(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def read_text(record: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, str | None]:
-    """Read the text of a row.
-
-    Args:
-        record: The row.
-        columns: The text columns. The non-empty cells of several columns are joined by line breaks.
-
-    Returns:
-        The text, and None or the reason why the row has none.
-    """
+    """Read a row's text, its non-empty text columns joined by line breaks, and None or the reason why it has none."""
     reasons = {column: explain_missing_text(record.get(column)) for column in columns}
     filled = [column for column in columns if reasons[column] not in EMPTY_REASONS]
     bad_columns = [column for column in filled or columns if reasons[column] is not None]

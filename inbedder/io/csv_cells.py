@@ -22,16 +22,7 @@ _NUMBER = re.compile(NUMBER_PATTERN)
 
 
 def format_row(cells: Iterable[Any], delimiter: str, *, guard_cells: bool = True) -> str:
-    """Format a row of a .csv or .tsv.
-
-    Args:
-        cells: Values of any type; missing values become empty cells.
-        delimiter: The field delimiter.
-        guard_cells: Whether to put an apostrophe before texts that a spreadsheet would read as formulas.
-
-    Returns:
-        The line with its end. It encodes as UTF-8.
-    """
+    """Format a line of a .csv or .tsv; ``guard_cells`` puts an apostrophe before texts that spreadsheets run as formulas."""
     texts = [_to_cell_text(cell, guard=guard_cells) for cell in cells]
     line = delimiter.join(map(_quote, texts))
     return (line or '""' * len(texts)) + "\r\n"  # a row of one empty cell is not a blank line

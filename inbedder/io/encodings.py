@@ -35,18 +35,7 @@ MAX_LATIN_SHARE = 0.5
 
 
 def detect_encoding(source: str, head: bytes) -> str:
-    """Detect the encoding of a text file from its first bytes.
-
-    Args:
-        source: The name of the file.
-        head: Its first ``HEAD_BYTES`` bytes.
-
-    Returns:
-        The encoding of its byte order mark, or UTF-8.
-
-    Raises:
-        InputError: When many bytes are zero, as in UTF-16 without a byte order mark.
-    """
+    """Detect the encoding from a file's first bytes: that of its byte order mark, or UTF-8; reject UTF-16 without a mark."""
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
             return encoding
@@ -63,15 +52,7 @@ def detect_encoding(source: str, head: bytes) -> str:
 
 
 def explain_undecodable(source: str, error: UnicodeDecodeError) -> str:
-    """Explain why a text file cannot be decoded, and how to convert it.
-
-    Args:
-        source: The name of the file, or "-".
-        error: The error.
-
-    Returns:
-        One or two sentences.
-    """
+    """Explain in one or two sentences why a text file cannot be decoded, and how to convert it."""
     name = format_value(source)
     if not error.encoding.startswith("utf-8"):
         return f"{name} begins as {error.encoding} text does but is damaged ({error.reason})."
@@ -87,14 +68,7 @@ def explain_undecodable(source: str, error: UnicodeDecodeError) -> str:
 
 
 def guess_encodings(sample: bytes) -> list[str]:
-    """Guess the encoding of text that is not UTF-8.
-
-    Args:
-        sample: Lines of the text.
-
-    Returns:
-        Names of at least two encodings for ``iconv``, the most likely one first.
-    """
+    """Guess the encodings of a sample that is not UTF-8: at least two names for ``iconv``, the most likely one first."""
     words = b"".join(WORD.findall(sample))
     num_beyond_ascii = sum(byte >= 0x80 for byte in words)
     if num_beyond_ascii <= MAX_LATIN_SHARE * len(words):

@@ -34,15 +34,7 @@ PACKED_TYPES = (".zip", ".gz", ".bz2", ".xz", ".zst", ".7z")
 
 
 def detect_file_type(head: bytes, path: str | None = None) -> str | None:
-    """Detect the type of a file that is not text.
-
-    Args:
-        head: The first bytes.
-        path: The file, whose entries show which kind of archive it is; None if only its first bytes are known.
-
-    Returns:
-        The suffix of its type, such as ".xlsx"; None if it has no known signature, as text.
-    """
+    """Detect a file's suffix from its first bytes and an archive's entries, if the path is known; None for text."""
     file_type = next((suffix for signature, suffix in SIGNATURES.items() if head.startswith(signature)), None)
     if file_type != ".zip" or path is None:
         return file_type
@@ -55,17 +47,7 @@ def detect_file_type(head: bytes, path: str | None = None) -> str | None:
 
 
 def check_signature(source: str, head: bytes, expected: str, path: str | None = None) -> None:
-    """Check that the content of a file fits its name.
-
-    Args:
-        source: The name of the file.
-        head: Its first bytes.
-        expected: The type that its name promises, such as ".csv".
-        path: The file itself; None if only its first bytes are known.
-
-    Raises:
-        InputError: When the first bytes are those of another type.
-    """
+    """Reject a file whose first bytes are those of another type than its name promises, such as ".csv"."""
     actual_type = detect_file_type(head, path)
     if actual_type in (None, expected) or (actual_type, expected) == (".zip", ".xlsx"):  # a damaged workbook
         return

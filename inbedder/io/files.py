@@ -72,15 +72,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_target(path: str | os.PathLike[str], sources: Iterable[str | os.PathLike[str]] = ()) -> None:
-    """Check before a run that its output file can be written. Leave no file behind.
-
-    Args:
-        path: The output file.
-        sources: The input files, or "-" for standard input.
-
-    Raises:
-        InputError: When the output is one of the inputs, is not a regular file, or its folder is not writable.
-    """
+    """Check that an output can be written and is none of the inputs, before a run; leave no file behind."""
     target, _ = _resolve_target(path)
     if any(is_same_file(source, target) for source in sources):
         raise InputError(f"{format_value(str(path))} is the input itself, which would be overwritten. Choose another -o.")
@@ -159,12 +151,5 @@ def hash_file(path: Path) -> str:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether a path in a file stays inside that file's folder.
-
-    Args:
-        path: A relative path with slashes.
-
-    Returns:
-        False for an absolute path, and for one with "..".
-    """
+    """Return whether a relative path, with slashes, stays inside its folder: it is not absolute and has no ".."."""
     return not re.match(r"[/\\]|[A-Za-z]:", path) and ".." not in re.split(r"[/\\]", path)

@@ -15,15 +15,7 @@ class Header:
     """The column names of a .csv or .xlsx file. A column without a name is called "column 3" by its position."""
 
     def __init__(self, cells: Iterable[Any], place: str) -> None:
-        """Name the columns.
-
-        Args:
-            cells: The cells of the header.
-            place: What the header is called in messages.
-
-        Raises:
-            InputError: When two columns have the same name.
-        """
+        """Name the columns; reject two of the same name in a message about ``place``."""
         self.place = place
         self.names: list[str] = []
         self.unnamed: set[str] = set()
@@ -43,14 +35,7 @@ class Header:
             self._add([None] * (count - len(self.names)))
 
     def make_record(self, cells: Sequence[Any]) -> Record:
-        """Make the record of a row.
-
-        Args:
-            cells: One cell per column.
-
-        Returns:
-            The cells by column name, without the blank cells of columns without a name.
-        """
+        """Make the record of a row with one cell per column, without the blank cells of columns without a name."""
         pairs = zip(self.names, cells, strict=True)
         if not self.unnamed:
             return dict(pairs)

@@ -25,19 +25,7 @@ POLL_INTERVAL_SECONDS = 0.02
 
 @contextmanager
 def lock_folder(folder: Path, refusal: str, *, wait_seconds: float = 0.0) -> Iterator[None]:
-    """Hold the exclusive right to write to a folder.
-
-    Args:
-        folder: The folder; it is created if it does not exist.
-        refusal: The message when another process holds the lock.
-        wait_seconds: Time to wait for the other process, in seconds.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        InputError: When another process holds the lock, or the folder cannot be created or written to.
-    """
+    """Hold the exclusive right to write to a folder, created if needed, or raise InputError with the message ``refusal``."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{format_value(str(folder))} is a file. Choose a new folder.")
     lock = FileLock(folder / LOCK_FILE, wait_seconds, 0o666, thread_local=False)
@@ -57,17 +45,7 @@ def lock_folder(folder: Path, refusal: str, *, wait_seconds: float = 0.0) -> Ite
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file or folder exclusively until it is closed; return whether no other process holds the lock.
-
-    Args:
-        descriptor: Of the file or folder.
-
-    Returns:
-        Whether it is locked now.
-
-    Raises:
-        OSError: When the file system has no locks.
-    """
+    """Lock an open file or folder until it is closed; return False if another process holds it. OSError: no locks here."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

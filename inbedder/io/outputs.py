@@ -21,16 +21,7 @@ from inbedder.prompting.tokenization import clean_text
 
 
 def check_writable(path: Path, sources: Iterable[str] = ()) -> None:
-    """Check before a run that its output file can be written, and that the library of its type is installed.
-
-    Args:
-        path: The output file.
-        sources: The input files, or "-" for standard input.
-
-    Raises:
-        InputError: When the file cannot be written, or is one of the inputs.
-        MissingExtraError: When a library is not installed.
-    """
+    """Check that an output can be written, is none of the inputs, and that its type's library is installed, before a run."""
     check_target(path, sources)
     if path.suffix.lower() == ".parquet":
         import_parquet()
@@ -112,12 +103,7 @@ class VectorWriter:
     """Writes vectors batch by batch, in the order of the texts, with constant memory."""
 
     def __init__(self, path: Path, count: int) -> None:
-        """Open the file.
-
-        Args:
-            path: An existing, empty .npy or .parquet file.
-            count: The number of vectors that will be written.
-        """
+        """Open an existing, empty .npy or .parquet file for ``count`` vectors."""
         self.path, self.count = path, count
         self.file = path.open("wb")
         self.table: Any = None

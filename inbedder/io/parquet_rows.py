@@ -21,18 +21,7 @@ CONVERSION_ERRORS = (OverflowError, ValueError, KeyError)
 
 
 def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Record]]:
-    """Read a .parquet file row by row.
-
-    Args:
-        path: The file.
-        columns: The columns to read; None reads all, as does a column that the file lacks.
-
-    Yields:
-        The row's number, from 1, and the row. A time that Python cannot hold is read as its text.
-
-    Raises:
-        InputError: When the file is not a .parquet file, is damaged, or contains text that is not UTF-8.
-    """
+    """Yield the number, from 1, and record of each row; reject damage, and text that is not UTF-8."""
     pyarrow, parquet = import_parquet()
     number = 0
     try:

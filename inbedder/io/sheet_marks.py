@@ -48,19 +48,7 @@ def is_strict(file: IO[bytes]) -> bool:
 
 
 def read_marks(file: IO[bytes], member: str) -> SheetMarks:
-    """Search the XML of a sheet.
-
-    Args:
-        file: The workbook.
-        member: The sheet's name in it.
-
-    Returns:
-        Its marks.
-
-    Raises:
-        KeyError: When there is no such member.
-        zipfile.BadZipFile: When the workbook is damaged.
-    """
+    """Search the XML of a workbook's sheet ``member`` for its marks; KeyError: there is none; BadZipFile: it is damaged."""
     marks = SheetMarks()
     with zipfile.ZipFile(file) as archive, archive.open(member) as xml:
         text = b""

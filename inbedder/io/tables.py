@@ -45,32 +45,14 @@ class Table:
         return self.skipped - (len(self.parsed) - len(self.texts))
 
     def column(self, name: str) -> list[Any]:
-        """Return the values of a column.
-
-        Args:
-            name: The column.
-
-        Returns:
-            One value per text.
-
-        Raises:
-            InputError: When the column does not exist.
-        """
+        """Return the values of a column, one per text; reject a column that does not exist."""
         columns = list_columns(self.records)
         if name not in columns:
             raise InputError(f"No column {format_value(name)}. The columns are: {format_names(columns)}.")
         return [record.get(name) for record in self.records]
 
     def repeat_rows(self, texts: Sequence[str], rows: Sequence[int]) -> Table:
-        """Return a table with a row for each part of the texts, for reading only.
-
-        Args:
-            texts: m parts.
-            rows: Position of the row of each part.
-
-        Returns:
-            A table whose columns have m values.
-        """
+        """Return a table of m parts of texts, for reading only; ``rows`` has the position of each part's row."""
         return replace(self, texts=list(texts), records=[self.records[i] for i in rows], rows=[self.rows[i] for i in rows])
 
     def with_columns(self, columns: Mapping[str, Sequence[Any]]) -> list[Record]:
@@ -217,14 +199,7 @@ class TextStream:
     """Field delimiter of a .csv; None detects it."""
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """Read the file.
-
-        Yields:
-            The row number of each text in the file, from 1, and the text.
-
-        Raises:
-            InputError: When the file has changed.
-        """
+        """Yield each text's row number, from 1, and the text; raise InputError if the file has changed."""
         num_texts = 0
         for number, row in stream_rows(self.source, self.text_columns, delimiter=self.delimiter):
             text, reason = ("", "") if isinstance(row, BadRow) else read_text(row, self.text_columns)
@@ -282,17 +257,7 @@ def _open_repeatable(source: str) -> Iterator[str]:
 
 
 def read_rows(source: str) -> list[Record]:
-    """Read all rows of a table, none of which may be bad.
-
-    Args:
-        source: A file of a type that ``read_table`` reads.
-
-    Returns:
-        The rows.
-
-    Raises:
-        InputError: When the file cannot be read or a row cannot be parsed.
-    """
+    """Read all rows of a table, none of which may be bad."""
     rows: list[Record] = []
     for number, row in stream_rows(source):
         if isinstance(row, BadRow):

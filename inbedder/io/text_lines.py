@@ -15,18 +15,7 @@ BYTE_ORDER_MARK = "\ufeff"
 
 
 def iterate_lines(file: IO[str], source: str) -> Iterator[str]:
-    """Read a text line by line.
-
-    Args:
-        file: The text.
-        source: Its name, for the message.
-
-    Yields:
-        Each line with its end, without byte order marks at its start, which concatenated files have inside.
-
-    Raises:
-        InputError: When a line is longer than ``MAX_LINE_CHARACTERS``; it is not read to its end.
-    """
+    """Yield each line with its end, without byte order marks; reject one above ``MAX_LINE_CHARACTERS`` before it is read."""
     number = 0
     while line := file.readline(MAX_LINE_CHARACTERS + 1):
         number += 1
@@ -39,18 +28,7 @@ def iterate_lines(file: IO[str], source: str) -> Iterator[str]:
 
 
 def read_whole(file: IO[str], source: str) -> str:
-    """Read a text as a whole.
-
-    Args:
-        file: The text.
-        source: Its name, for the message.
-
-    Returns:
-        The text.
-
-    Raises:
-        InputError: When it is longer than ``MAX_JSON_CHARACTERS``.
-    """
+    """Read a text as a whole; reject one above ``MAX_JSON_CHARACTERS``."""
     text = file.read(MAX_JSON_CHARACTERS + 1)
     if len(text) > MAX_JSON_CHARACTERS:
         raise InputError(

@@ -76,14 +76,7 @@ BASE_PACKAGES = (
 
 @cache
 def find_base_folder() -> Path:
-    """Find all-MiniLM-L6-v2 in an installed package or on the hub, and check its weights.
-
-    Returns:
-        A folder with the files of ``BASE_FILES``.
-
-    Raises:
-        ModelError: If it is neither installed nor on a reachable hub, or its weights are not the published ones.
-    """
+    """Find all-MiniLM-L6-v2 in an installed package or on the hub, and check its weights: a folder with ``BASE_FILES``."""
     folder = find_installed_base() or _download_base()
     weights = folder / "model.safetensors"
     if get_digest(weights) != BASE_SHA256:

@@ -48,15 +48,7 @@ def write_checksums(folder: Path) -> None:
 
 
 def check_checksums(find: Callable[[str], Path | None], *, required: bool = False) -> None:
-    """Reject a model whose files differ from the saved ones.
-
-    Args:
-        find: Maps a file's name to its path; None if it does not exist.
-        required: Whether to reject a model without checksums.
-
-    Raises:
-        ModelError: If a file is missing or differs.
-    """
+    """Reject a model whose files, found by name with ``find``, differ from its checksums, or has none if they are required."""
     path = find(CHECKSUMS)
     if path is None:
         if required:

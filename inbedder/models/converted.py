@@ -17,16 +17,7 @@ MANIFEST = "converted.json"
 
 
 def write_converted(file: Path, folder: Path, write: Callable[[Path, Path], None]) -> None:
-    """Convert a file into a folder, which appears only when it is complete.
-
-    Args:
-        file: The weights in another format.
-        folder: The folder to write; an older one is replaced.
-        write: Reads the file (first argument) and writes the files of the folder (second argument).
-
-    Raises:
-        ModelError: If the disk is full or the folder cannot be written.
-    """
+    """Convert a file by ``write(file, folder)`` into a folder, which appears, and replaces an older one, when it is complete."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with hold_temporary(folder, is_folder=True) as partial:

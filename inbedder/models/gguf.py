@@ -30,18 +30,7 @@ Measured on the word matrix of Qwen2.5-Coder 0.5B: blocks of 5 bits differ from 
 
 
 def get_converted_folder(file: Path) -> Path:
-    """Return the converted folder of a GGUF file, converting it now if there is none.
-
-    Args:
-        file: A .gguf file.
-
-    Returns:
-        A folder with config.json, tokenizer.json and model.safetensors.
-
-    Raises:
-        ModelError: If the file cannot be read as a decoder, the disk is full, or the converted folder is damaged.
-        MissingExtraError: If ``gguf`` is not installed.
-    """
+    """Return the folder that a .gguf file of a decoder is converted into, now if there is none."""
     stat = file.stat()
     key = hashlib.sha256(f"{file.resolve()} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:16]
     folder = get_home_folder() / "gguf" / f"{file.stem}-{key}"
@@ -52,16 +41,7 @@ def get_converted_folder(file: Path) -> Path:
 
 
 def write_decoder(file: Path, folder: Path) -> None:
-    """Write configuration, tokenizer and bfloat16 weights of a GGUF file.
-
-    Args:
-        file: A .gguf file.
-        folder: An empty folder.
-
-    Raises:
-        ModelError: If the file cannot be read as a decoder.
-        MissingExtraError: If ``gguf`` is not installed.
-    """
+    """Write configuration, tokenizer and bfloat16 weights of a decoder's .gguf file into an empty folder."""
     if find_spec("gguf") is None:
         raise MissingExtraError("gguf", "mini")
     import torch

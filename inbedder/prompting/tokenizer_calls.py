@@ -17,19 +17,7 @@ COMPATIBILITY_FORMS = "".join(map(chr, [*range(0xFB00, 0xFB07), *range(0xFF01, 0
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **options: Any) -> list[Encoding]:
-    """Tokenize texts in which special tokens are plain characters.
-
-    Args:
-        tokenizer: A fast tokenizer.
-        texts: n texts.
-        **options: Further options of the tokenizer.
-
-    Returns:
-        n encodings.
-
-    Raises:
-        ModelError: When the tokenizer fails on a text.
-    """
+    """Tokenize n texts, in which special tokens are plain characters, into n encodings."""
     try:
         encoded = tokenizer(list(texts), split_special_tokens=True, truncation=False, verbose=False, **options)
     except (KeyboardInterrupt, SystemExit, MemoryError):
@@ -42,16 +30,7 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **options
 
 
 def find_unknown_forms(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
-    """Find ligatures and full-width characters that a WordPiece vocabulary lacks, and the plain ones of their meaning (NFKC).
-
-    It has a few of them as single characters, but no word with one.
-
-    Args:
-        tokenizer: A fast tokenizer.
-
-    Returns:
-        A table for ``str.translate``; empty for other kinds of vocabularies.
-    """
+    """Find ligatures and full-width characters that a WordPiece vocabulary lacks: a table of plain ones for ``str.translate``."""
     if type(tokenizer.backend_tokenizer.model).__name__ != "WordPiece":
         return {}
     plain_forms = [unicodedata.normalize("NFKC", form) for form in COMPATIBILITY_FORMS]

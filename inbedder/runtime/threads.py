@@ -64,14 +64,7 @@ def _count_cpus() -> int:
 
 @contextmanager
 def limit_threads(rows: int) -> Iterator[None]:
-    """Let numpy and scikit-learn compute with one thread on few rows, and with those of ``count_threads`` on many.
-
-    Args:
-        rows: Number of rows.
-
-    Yields:
-        Nothing.
-    """
+    """Let numpy and scikit-learn compute few rows with one thread, and many with those of ``count_threads``."""
     controller = ThreadpoolController()
     limit = 1 if rows < MIN_ROWS_FOR_THREADS else count_threads()
     with controller.limit(limits={pool["prefix"]: min(pool["num_threads"], limit) for pool in controller.info()}):
@@ -121,14 +114,7 @@ def map_side_by_side(function: Callable[[T], R], batches: Sequence[T]) -> Iterat
 
 @contextmanager
 def limit_threads_of_pass(multiplications: int) -> Iterator[None]:
-    """Let torch compute a small pass with one thread, and a large one with those of ``count_threads``.
-
-    Args:
-        multiplications: The size of the pass: its tokens times the model's parameters.
-
-    Yields:
-        Nothing.
-    """
+    """Let torch compute a small pass (tokens times parameters) with one thread, and a large one with ``count_threads``."""
     with _limit_operations(1 if multiplications < MIN_MULTIPLICATIONS_FOR_THREADS else count_threads()):
         yield
 

@@ -78,15 +78,7 @@ def time_stage(stage: str) -> Iterator[None]:
 
 
 def time_items(items: Iterable[T], stage: str) -> Iterator[T]:
-    """Count the time until each item as a stage's.
-
-    Args:
-        items: Items that are computed one by one.
-        stage: The stage's name.
-
-    Yields:
-        The items.
-    """
+    """Yield items that are computed one by one, and count the time until each as the stage's."""
     iterator = iter(items)
     while True:
         with time_stage(stage):

@@ -22,12 +22,7 @@ class AccessRules:
     """The rules of one server, which look at headers only."""
 
     def __init__(self, allowed_origins: Sequence[str], key: str | None) -> None:
-        """Set the rules.
-
-        Args:
-            allowed_origins: Origins of the web pages that may send requests.
-            key: The API key; None answers clients on this machine without a key.
-        """
+        """Set the origins of allowed web pages, and the API key; without a key clients on this machine need none."""
         self._allowed_origins = {origin.encode() for origin in allowed_origins}
         self._key = None if key is None else key.encode()
 
@@ -57,14 +52,7 @@ class AccessRules:
             raise RefusalError(403, message)
 
     def check_key(self, scope: Scope) -> None:
-        """Reject a request without the API key; the scheme ``Bearer`` may be in any case.
-
-        Args:
-            scope: The request.
-
-        Raises:
-            RefusalError: With status 401.
-        """
+        """Reject a request without the API key (401); the scheme ``Bearer`` may be in any case."""
         if self._key is None or scope["path"] == KEYLESS_ROUTE:
             return
         credentials = _list_values(scope, b"authorization")

@@ -34,11 +34,7 @@ class AnswerWriter:
     """The answers of all requests of a server."""
 
     def __init__(self, settings: Settings) -> None:
-        """Start without answers.
-
-        Args:
-            settings: The bounds.
-        """
+        """Start without answers."""
         self.total_bytes = 0
         """Number of bytes of all answers that are built, or not yet read."""
         self._settings = settings
@@ -57,15 +53,7 @@ class AnswerWriter:
                 self.total_bytes -= space.held_bytes
 
     def hold(self, space: AnswerSpace, size: int) -> None:
-        """Reserve memory for an answer before it is built.
-
-        Args:
-            space: That of the answer's request.
-            size: About how many bytes the answer has.
-
-        Raises:
-            RefusalError: When other answers leave too little of ``max_total_answer_bytes``.
-        """
+        """Reserve about ``size`` bytes for an answer before it is built; reject it if others leave too little memory."""
         with self._lock:
             other_bytes = self.total_bytes - space.held_bytes
             if other_bytes and size > PART_BYTES and other_bytes + size > self._settings.max_total_answer_bytes:
@@ -73,15 +61,7 @@ class AnswerWriter:
             self.total_bytes, space.held_bytes = other_bytes + size, size
 
     async def send(self, message: Message, send: Send) -> None:
-        """Send a message, and the body of an answer part by part.
-
-        Args:
-            message: A message of ASGI.
-            send: Sends a message; it waits while the client has not read the earlier ones.
-
-        Raises:
-            RefusalError: When the client does not read the answer in time. It then ends early, and so does the connection.
-        """
+        """Send a message, a body part by part; end the connection early if the client does not read it in time."""
         body = message.get("body", b"")
         if len(body) <= PART_BYTES:
             await send(message)

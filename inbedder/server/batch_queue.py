@@ -36,12 +36,7 @@ class Ticket:
     """The state of one request: whether its client still waits, and how many prompts it sent to the model."""
 
     def __init__(self, slots: threading.Semaphore | None = None) -> None:
-        """Start a request.
-
-        Args:
-            slots: Bounds the number of requests that compute at the same time; None does not bound it. A request releases its
-                slot while it waits for a pass.
-        """
+        """Start a request; ``slots`` bounds how many compute at a time, and is released while it waits for a pass."""
         self.slots = slots or threading.Semaphore()
         self.is_cancelled = False
         self.submitted_prompts = 0
@@ -97,13 +92,7 @@ class BatchQueue:
     def __init__(
         self, batch_size: int = 32, on_pass: Callable[[int], None] = lambda rows: None, max_tokens: int = CPU_TOKEN_BUDGET
     ) -> None:
-        """Set the limits of a pass; the first submission starts the thread.
-
-        Args:
-            batch_size: Maximum number of prompts in a pass.
-            on_pass: Called with the number of prompts of each pass.
-            max_tokens: Maximum number of padded tokens in a pass.
-        """
+        """Set the maximum prompts and padded tokens of a pass, and what is called with each pass's number of prompts."""
         self.batch_size, self.max_tokens, self._on_pass = batch_size, max_tokens, on_pass
         self._parameters: WeakKeyDictionary[Backbone, int] = WeakKeyDictionary()
         self._closed = False
@@ -123,21 +112,7 @@ class BatchQueue:
             return sum(len(submission.prompts) for submission in self._waiting)
 
     def submit(self, backbone: Backbone, method: str, settings: tuple[Any, ...], prompts: Sequence[PromptTokens]) -> Any:
-        """Submit prompts and wait for their pass.
-
-        Args:
-            backbone: The model.
-            method: "embed" or "answer".
-            settings: The method's other arguments.
-            prompts: Prompts of one request.
-
-        Returns:
-            The backbone's result for the prompts.
-
-        Raises:
-            CancelledError: When the client disconnects.
-            QueueClosedError: When the queue is closed.
-        """
+        """Wait for a pass of a method ("embed" or "answer"); CancelledError: the client left; QueueClosedError: shutdown."""
         ticket = TICKET.get() or Ticket()
         ticket.submitted_prompts += len(prompts)
         submission = Submission(backbone, method, settings, prompts, ticket.submitted_prompts)

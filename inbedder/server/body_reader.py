@@ -21,30 +21,14 @@ class BodyReader:
     """The bodies of all requests of a server."""
 
     def __init__(self, settings: Settings, is_queue_full: Callable[[], bool]) -> None:
-        """Start without bodies.
-
-        Args:
-            settings: The bounds.
-            is_queue_full: Whether a request that needs a model would be rejected, so that its body need not be read.
-        """
+        """Start without bodies; when ``is_queue_full``, a request that needs a model is rejected before its body is read."""
         self.total_bytes = 0
         """Number of bytes of the bodies of all requests that are not yet answered."""
         self._settings, self._is_queue_full = settings, is_queue_full
 
     @asynccontextmanager
     async def read(self, scope: Scope, receive: Receive) -> AsyncIterator[Receive]:
-        """Read a body, and count its bytes until its request ends.
-
-        Args:
-            scope: The request.
-            receive: Receives its messages.
-
-        Yields:
-            A callable that replays the body as one message.
-
-        Raises:
-            RefusalError: When the body is too long or too slow, or too many requests or bytes are held already.
-        """
+        """Yield a callable that replays the body as one message; reject a long or slow one, or too many bytes together."""
         self._check_announced(scope)
         parts: list[bytes] = []
         body_bytes, deadline = 0, time.monotonic() + self._settings.body_timeout

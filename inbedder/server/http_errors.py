@@ -65,14 +65,7 @@ async def send_refusal(refusal: RefusalError, send: Send) -> None:
 
 
 def convert_validation_errors(errors: Sequence[Mapping[str, Any]]) -> RefusalError:
-    """Convert pydantic's errors to a refusal, without the values.
-
-    Args:
-        errors: The errors, as pydantic lists them; that of an unknown field may have the name of the "nearest" field.
-
-    Returns:
-        A refusal with 422, or with 400 for a body that is not JSON.
-    """
+    """Convert pydantic's errors, without the values, to a refusal: 400 for a body that is not JSON, else 422."""
     first = errors[0]
     if first["type"] == "json_invalid":
         return RefusalError(400, "The body is not JSON.")

@@ -38,15 +38,7 @@ class Guard:
         metrics: Metrics,
         is_queue_full: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Wrap an app.
-
-        Args:
-            app: The app.
-            settings: The server's settings.
-            key: The API key that requests must send, if any.
-            metrics: Where requests are counted.
-            is_queue_full: Whether no model takes a further request.
-        """
+        """Wrap an app; ``is_queue_full`` returns whether no model takes a further request."""
         self.app, self.metrics = app, metrics
         self.access = AccessRules(settings.allowed_origins, key)
         self.bodies = BodyReader(settings, is_queue_full)

@@ -79,19 +79,7 @@ class ServedModel:
         self.queue.close()
 
     async def run(self, request: Request, function: Callable[..., Any], *args: Any) -> Any:
-        """Run a function in a thread while the client of a request waits.
-
-        Args:
-            request: The request.
-            function: The function, which takes this model and ``args``.
-            *args: Its other arguments.
-
-        Returns:
-            The function's result.
-
-        Raises:
-            RefusalError: When too many requests wait, the server shuts down, or the model cannot fulfil the request.
-        """
+        """Call a function with this model and ``args`` in a thread; reject too many requests, and all at shutdown."""
         if self.closing:
             raise RefusalError(503, "The server is shutting down. Try another server.", retry_after=1)
         if self.waiting >= self.settings.max_waiting:
@@ -124,19 +112,7 @@ class ServedModel:
     def prepare_prompts(
         self, texts: Sequence[str], instruction: Instruction, truncate: str | None = None
     ) -> tuple[InBedder, int]:
-        """Check and tokenize a request.
-
-        Args:
-            texts: n texts.
-            instruction: One instruction for all texts, one per text, or None.
-            truncate: "NONE" rejects texts that are too long; otherwise they are cut.
-
-        Returns:
-            The model with the tokenized prompts, and their number of tokens.
-
-        Raises:
-            RefusalError: When the request exceeds a limit.
-        """
+        """Tokenize a request; return the model with the prompts, and their number of tokens. "NONE" rejects long texts."""
         instructions = self.check(texts, instruction)
         parts = self.select_encoder(instruction).parts
         tokenizer: Any = PreparedPrompts(parts.tokenizer)
@@ -170,18 +146,7 @@ class ServedModel:
         return prompts
 
     def check(self, texts: Sequence[str], instruction: Instruction) -> list[str]:
-        """Check the sizes of a request.
-
-        Args:
-            texts: n texts.
-            instruction: One instruction for all texts, one per text, or None.
-
-        Returns:
-            n instructions, named ones resolved.
-
-        Raises:
-            RefusalError: When the number of texts, a length or the number of instructions is out of bounds.
-        """
+        """Check the sizes of a request of n texts, and return n instructions, named ones resolved."""
         settings = self.settings
         if not 1 <= len(texts) <= settings.max_items:
             raise RefusalError(422, f"{len(texts):,} texts. Send from 1 to {settings.max_items:,} per request.")

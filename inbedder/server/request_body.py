@@ -115,15 +115,7 @@ class BodyParser:
         self._num_token_ids = 0
 
     def parse(self) -> Any:
-        """Parse the document.
-
-        Returns:
-            Its value.
-
-        Raises:
-            JSONDecodeError: When the document is not JSON.
-            RequestValidationError: When the document is out of bounds.
-        """
+        """Parse the document; JSONDecodeError: it is not JSON; RequestValidationError: it is out of bounds."""
         value, end = self._parse_value(self._skip_space(0), 0)
         if (end := self._skip_space(end)) < len(self.text):
             raise JSONDecodeError("Extra data", self.text, end)

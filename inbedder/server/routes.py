@@ -94,14 +94,7 @@ def _to_response(body: bytes) -> Response:
 
 
 def to_json(value: Any) -> bytes:
-    """Convert a value to JSON; NaN raises an error.
-
-    Args:
-        value: A JSON value; an array becomes a list. Vectors are encoded one by one: Python's encoder lets no other thread run.
-
-    Returns:
-        The JSON in UTF-8.
-    """
+    """Convert a value, in which arrays become lists, to JSON in UTF-8, row by row: Python's encoder lets no other thread run."""
     buffer = io.BytesIO()
     for piece in _encode_json(value):
         buffer.write(piece.encode())
@@ -109,15 +102,7 @@ def to_json(value: Any) -> bytes:
 
 
 def check_answer_size(model: ServedModel, size: int) -> None:
-    """Reject a request whose answer would be too long.
-
-    Args:
-        model: The model, with the settings.
-        size: About how many bytes the answer would have.
-
-    Raises:
-        RefusalError: When it is more than ``max_answer_bytes``, or other answers take the memory.
-    """
+    """Reject a request whose answer would have more than ``max_answer_bytes``, or when other answers take the memory."""
     limit = model.settings.max_answer_bytes
     if size > limit:
         raise RefusalError(422, f"The answer would have about {size:,} bytes, more than {limit:,}. Send fewer texts per request.")

@@ -115,14 +115,7 @@ class Settings(_OptionSettings):  # type: ignore[misc]
         return {name: value for name in MODEL_OPTIONS if (value := getattr(self, name)) is not None}
 
     def read_key(self) -> str | None:
-        """Read the API key that requests must send.
-
-        Returns:
-            The key, or None when requests need none.
-
-        Raises:
-            InputError: When the key is empty, cannot be read or sent, or is missing although other machines could connect.
-        """
+        """Read the API key, or None; reject one that is empty or cannot be sent, or none if other machines could connect."""
         if self.api_key_file is not None:
             try:
                 key = expand_path(self.api_key_file).read_text(encoding="utf-8").strip()

@@ -108,6 +108,33 @@ def test_onednn_computes_where_no_gradient_is_wanted(linear):
     assert not computed_by_onednn(layer, states(7, 24))
 
 
+@pytest.fixture
+def fresh_probe():
+    onednn_linear.has_operations.cache_clear()
+    yield
+    onednn_linear.has_operations.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [
+        ("_pack_weight", lambda weight, *_: torch.ops.mkldnn._no_such_operation(weight)),
+        ("_apply_packed", lambda states, *_: torch.ops.mkldnn._linear_pointwise(states)),
+        ("_apply_packed", lambda states, _packed, bias, _gelu: states.sum(1, keepdim=True) + bias),
+    ],
+    ids=["missing", "another signature", "another result"],
+)
+def test_torch_computes_without_the_private_operations(fresh_probe, make_model, monkeypatch, name, operation):
+    model = make_model("bert")
+    expected = InBedder(model, dtype="float32").encode(TEXTS, INSTRUCTIONS[0])
+    onednn_linear.has_operations.cache_clear()
+    monkeypatch.setattr(onednn_linear, name, operation)
+    assert not can_prepack(torch.ones(2, 2))
+    plain = InBedder(model, dtype="float32")
+    assert not any(isinstance(module, PrepackedLinear) for module in plain.backbone.model.modules())
+    assert_close(plain.encode(TEXTS, INSTRUCTIONS[0]), expected)
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta", "opt", "llama", "t5"])
 def test_a_loaded_model_gives_the_vectors_of_torchs_own_layers(make_model, monkeypatch, family):
     name = make_model(family)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-PLACEHOLDERS = ("torch._dynamo", "transformers.generation.continuous_batching", "lance_namespace")
+PLACEHOLDERS = ("torch._dynamo", "lance_namespace")
 SEARCH = """
 import sys
 from pathlib import Path
@@ -62,6 +62,17 @@ def test_a_placeholder_that_is_called_later_is_the_real_one(make_model):
 def test_nothing_is_left_out_if_transformers_is_imported_already(make_model):
     code = "import transformers.modeling_utils\n" + LOAD + "print('torch._dynamo' in sys.modules)"
     assert run(code, make_model("bert")) == "True\n"
+
+
+def test_a_variable_switches_to_full_imports(make_model, monkeypatch):
+    monkeypatch.setenv("INBEDDER_FULL_IMPORTS", "1")
+    assert run(LOAD + "print('torch._dynamo' in sys.modules)", make_model("bert")) == "True\n"
+
+
+def test_an_import_that_fails_names_the_variable():
+    code = "with skip_unused_imports():\n    import transformers\n    transformers.no_such_name"
+    with pytest.raises(AssertionError, match=r"ModelError: .*INBEDDER_FULL_IMPORTS=1"):
+        run("from inbedder.cli.light_imports import skip_unused_imports\n" + code)
 
 
 def test_a_search_imports_no_client_of_web_services(make_model, tmp_path):
