@@ -160,7 +160,7 @@ def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided:
         {None: "", True: "instruction subtracted", False: "instruction kept"}[subtract],
         {None: "", NO_SECOND_MODEL: "alone"}.get(beside, f"beside {beside}"),
     ]
-    deciding = model.parts.requested.get_deciding_options().keys() & options.keys()
+    deciding = model.pipeline.requested.get_deciding_options().keys() & options.keys()
     parts += [f"{name}={_format_option(options[name])}" for name in sorted(deciding - NAMED_OTHERWISE)]
     return ", ".join([model.name, *filter(None, parts)])
 

@@ -22,7 +22,6 @@ from inbedder.cli.shared_options import (
     Instruction,
     Model,
     Number,
-    Precision,
     Seed,
     SkipBad,
     Temperature,
@@ -53,7 +52,6 @@ def embed(
     model: Model = "mini",
     delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
-    precision: Precision = "float32",
     batch_size: BatchSize = 32,
     guided: Guided = None,
     engine: Engine = "local",
@@ -66,7 +64,6 @@ def embed(
     """Embed each text under an instruction."""
     if engine == "ray":
         options = dict[str, Any](text_column=text_column, id_column=id_column, batch_size=batch_size, delimiter=delimiter)
-        options["precision"] = precision
         machines = {"workers": workers, "threads": threads, "address": address}
         _embed_with_ray(source, output, instruction, guided, machines, model=model, **options, **model_options)
         return
@@ -78,9 +75,9 @@ def embed(
 
         with open_vector_writer(output, texts.count) as writer:
             if guided is None:
-                width = embed_stream(embedder, texts, instruction, writer, batch_size, precision)
+                width = embed_stream(embedder, texts, instruction, writer, batch_size)
             else:
-                width = _embed_guided(embedder, texts, instruction, writer, batch_size, guided, precision)
+                width = _embed_guided(embedder, texts, instruction, writer, batch_size, guided)
     print_message(f"{output}: {texts.count} vectors of {width} numbers.")
 
 
@@ -91,13 +88,10 @@ def _embed_guided(
     writer: VectorWriter,
     batch_size: int,
     sample: int,
-    precision: str,
 ) -> int:
     """Embed all texts at once, which the map from generic vectors needs, and write the vectors."""
     rows, strings = (list(column) for column in zip(*texts, strict=True))
-    from inbedder.vectors.precision import quantize_vectors
-
-    vectors = quantize_vectors(embed_guided(embedder, strings, [instruction], sample, batch_size)[0], precision)
+    vectors = embed_guided(embedder, strings, [instruction], sample, batch_size)[0]
     writer.add(rows, strings, vectors)
     return int(vectors.shape[1])
 

@@ -12,9 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from inbedder.errors import InbedderError
 from inbedder.runtime.user_paths import expand_path
-from inbedder.vectors.precision import check_precision
 
 INPUT, OUTPUT, ANSWERS, SPEED, JOBS = "Input", "Output", "Answers", "Speed", "Jobs with Ray"
 """Panels of options in --help; options without a panel come first."""
@@ -32,7 +30,7 @@ Instruction = Annotated[
         "-i",
         "--instruction",
         help="The question to ask about each text, or a named one such as @topic.",
-        callback=lambda value: check_question(value),
+        callback=lambda value: check_instruction(value),
     ),
 ]
 Instructions = Annotated[
@@ -41,7 +39,7 @@ Instructions = Annotated[
         "-i",
         "--instruction",
         help="The question to group by, or a named one such as @topic; repeat to compare groupings.",
-        callback=lambda values: [check_question(value) for value in values],
+        callback=lambda values: [check_instruction(value) for value in values],
     ),
 ]
 TextColumn = Annotated[
@@ -71,16 +69,6 @@ VectorsOutput = Annotated[
     Path,
     typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray, a folder."),
 ]
-Precision = Annotated[
-    str,
-    typer.Option(
-        help="Number format of the vectors: float32, int8 or uint8 (a quarter of the size), binary or ubinary (one bit per "
-        "number, packed into bytes).",
-        callback=lambda value: _check_precision(value),
-        rich_help_panel=OUTPUT,
-    ),
-]
-
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip unreadable rows instead of stopping.", rich_help_panel=INPUT)]
 IdColumn = Annotated[
     str | None,
@@ -123,14 +111,6 @@ def _parse_delimiter(value: str | None) -> str | None:
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise typer.BadParameter("give one character, such as ';', or tab.", param_hint="--delimiter")
     return delimiter
-
-
-def _check_precision(value: str) -> str:
-    """Check the precision of vectors before the model is loaded."""
-    try:
-        return check_precision("precision", value)
-    except InbedderError as error:
-        raise typer.BadParameter(str(error), param_hint="--precision") from error
 
 
 DIRECTION_MARKS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -195,11 +175,11 @@ def parse_group_count(k: str) -> int | str:
     return k if k == "auto" else int(k)
 
 
-def check_question(question: str | None) -> str | None:
+def check_instruction(instruction: str | None) -> str | None:
     """Return the value of ``-i``, or raise BadParameter if it is blank."""
-    if question is not None and not question.strip():
+    if instruction is not None and not instruction.strip():
         raise typer.BadParameter("the question is empty.", param_hint="-i")
-    return question
+    return instruction
 
 
 def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:

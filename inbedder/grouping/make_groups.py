@@ -80,7 +80,7 @@ def make_groups(
     if wordings:
         vectors, instruction = encode_wordings(embedder, rows, wordings, **options)
     else:
-        vectors = embedder.encode(rows, instruction, **options) if embeddings is None else embeddings
+        vectors = embedder.encode(rows, instruction, precision="float32", **options) if embeddings is None else embeddings
     question = None if instruction is None else str(instruction)
     answered = slice(None) if not cluster_options.no_answer else _find_answered(embedder, vectors, wordings or question, options)
     unanswered = None if isinstance(answered, slice) else len(rows) - len(answered)
@@ -128,7 +128,7 @@ def _find_directions_of(
     embedder: InBedder, rows: list[str], question: str, vectors: Vectors, seed: int, options: dict[str, Any]
 ) -> Vectors:
     """Find the directions in which the groups of another question differ."""
-    other_vectors = embedder.encode(rows, check_string("apart_from", question), **options)
+    other_vectors = embedder.encode(rows, check_string("apart_from", question), precision="float32", **options)
     with limit_threads(len(rows)):
         return find_group_directions(vectors, group(other_vectors, "auto", seed))
 
@@ -141,7 +141,7 @@ def _find_answered(
         raise InputError("no_answer (--no-answer) needs a question.")
     lines = list(REFERENCE_LINES)
     if isinstance(question, str):
-        reference_vectors = embedder.encode(lines, question, **options)
+        reference_vectors = embedder.encode(lines, question, precision="float32", **options)
     else:
         reference_vectors = encode_wordings(embedder, lines, question, **options)[0]
     answered = np.flatnonzero(~find_unanswered(vectors, reference_vectors))

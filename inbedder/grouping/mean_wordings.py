@@ -69,5 +69,5 @@ def encode_wordings(model: InBedder, texts: Sequence[str], wordings: Sequence[st
         InputError: If there is no wording, or one occurs twice.
     """
     wordings = check_wordings(wordings)
-    mean, nearest = average_wordings(model.encode_many(texts, wordings, **options))
+    mean, nearest = average_wordings(model.encode_many(texts, wordings, precision="float32", **options))
     return mean, wordings[nearest]

@@ -134,4 +134,4 @@ class InbedderEmbeddings(TextEmbeddingFunction):
         Returns:
             n vectors of length 1.
         """
-        return list(load_shared(self.name).encode(list(texts), self.instruction, normalize_embeddings=True))
+        return list(load_shared(self.name).encode(list(texts), self.instruction, normalize_embeddings=True, precision="float32"))

@@ -56,5 +56,7 @@ class DocumentBackend:
         Returns:
             float32, shape (n, d).
         """
-        vectors: Vectors = self.embedding_model.encode(list(documents), self.instruction, show_progress_bar=verbose)
+        vectors: Vectors = self.embedding_model.encode(
+            list(documents), self.instruction, precision="float32", show_progress_bar=verbose
+        )
         return vectors

@@ -23,6 +23,7 @@ from inbedder.grouping.clustering import cluster
 from inbedder.grouping.temperature import compute_probabilities
 from inbedder.integrations.shared_models import load_shared
 from inbedder.io.cell_values import is_blank
+from inbedder.option_types import FormatKwargs
 from inbedder.prompting.templates import check_strings
 from inbedder.vectors.vectors import Vectors, normalize_vectors, similarity
 
@@ -90,9 +91,14 @@ class InstructedVectorizer(TransformerMixin, BaseEstimator):
         Raises:
             InputError: When X is not a list of strings.
         """
-        options = {"batch_size": self.batch_size, "normalize_embeddings": self.normalize_embeddings}
+        options: FormatKwargs = {
+            "batch_size": self.batch_size,
+            "normalize_embeddings": self.normalize_embeddings,
+            "precision": "float32",
+            "show_progress_bar": False,
+        }
         model = load_shared(self.model, self.cache)
-        return model.encode(_check_texts(X), self.instruction, show_progress_bar=False, **options)  # type: ignore[arg-type]
+        return model.encode(_check_texts(X), self.instruction, **options)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Name the dimensions: inbedder0, inbedder1, ...
@@ -288,7 +294,7 @@ class InstructedClassifier(ClassifierMixin, BaseEstimator):
     def _embed(self, texts: list[str]) -> Vectors:
         model = load_shared(self.model, self.cache)
         options: dict[str, Any] = {"batch_size": self.batch_size, "show_progress_bar": False}
-        vectors: Vectors = normalize_vectors(model.encode(texts, self.instruction, **options))
+        vectors: Vectors = normalize_vectors(model.encode(texts, self.instruction, precision="float32", **options))
         return vectors
 
     def __sklearn_tags__(self) -> Any:

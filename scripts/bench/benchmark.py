@@ -137,7 +137,7 @@ def list_causal_cases(family: str, shape: str) -> Iterator[Case]:
         remembering_model = InBedder(plain.name, dtype="float32", text_memory="1G")
 
         def encode_one_by_one() -> Any:
-            remembering_model.runner.kv_cache = KVCache(10**9)  # the first question reads the texts
+            remembering_model.pipeline.runner.kv_cache = KVCache(10**9)  # the first question reads the texts
             return separate(remembering_model)
 
         return lambda: separate(plain), encode_one_by_one

@@ -60,7 +60,7 @@ def weigh_words(model: InBedder, texts: Sequence[str], question: str | None, *, 
     """
     spans = [[match.span() for match in WORD.finditer(text)][:MAX_WORDS] for text in texts]
     variants = [text[:start] + text[end:] for text, of_text in zip(texts, spans, strict=True) for start, end in of_text]
-    vectors = model.encode([*texts, *variants], question, batch_size=batch_size, show_progress_bar=False)
+    vectors = model.encode([*texts, *variants], question, batch_size=batch_size, precision="float32", show_progress_bar=False)
     owners = np.repeat(np.arange(len(texts)), [len(of_text) for of_text in spans])
     weights = iter((1 - compute_row_cosines(vectors[len(texts) :], vectors[owners])).tolist())
     return [[WordWeight(start, end, max(next(weights), 0.0)) for start, end in of_text] for of_text in spans]
