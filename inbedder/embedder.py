@@ -338,23 +338,25 @@ class InBedder:
             (3, 2, 384)
         """
         rows, _ = check_texts(texts, None)
-        asked = tuple(resolve_instruction(instruction) for instruction in check_strings("instructions", instructions))
-        if not asked:
+        resolved_instructions = tuple(
+            resolve_instruction(instruction) for instruction in check_strings("instructions", instructions)
+        )
+        if not resolved_instructions:
             raise InputError("instructions is empty. Pass at least one instruction.")
         if self.pipeline.defaults.asks:
-            skip_blank(asked)
+            skip_blank(resolved_instructions)
         warn_of_unreadable(rows, self)
         run_options, words = RunOptions(batch_size, show_progress_bar), self.options.encoding.filter_words
         vector_format = self.pipeline.choose_format(normalize_embeddings, truncate_dim, precision)
         if not rows:
             empty = self.encode([], self.pipeline.defaults.any, **asdict(vector_format))
-            return np.repeat(empty[None], len(asked), axis=0)
+            return np.repeat(empty[None], len(resolved_instructions), axis=0)
         if self.pooling == "re-enc":
-            per_instruction = ([instruction] * len(rows) for instruction in asked)
+            per_instruction = ([instruction] * len(rows) for instruction in resolved_instructions)
             arrays = (self.pipeline.embed_answers(rows, each, words, run_options, vector_format) for each in per_instruction)
             vectors: Vectors = np.stack([np.asarray(array) for array in arrays])
         else:
-            vectors = self.pipeline.embed(rows, [asked] * len(rows), words, run_options, vector_format)
+            vectors = self.pipeline.embed(rows, [resolved_instructions] * len(rows), words, run_options, vector_format)
         return vectors[:, 0] if isinstance(texts, str) else vectors
 
     @overload

@@ -324,6 +324,13 @@ def test_an_evaluation(case):
     assert plain.revision != changed.revision
 
 
+def test_an_evaluation_needs_vectors_that_are_not_packed(folders):
+    from inbedder_evaluation.embedders import make_embedders
+
+    with pytest.raises(InputError, match="precision='binary'"):
+        make_embedders(folders["masked"], precision="binary")
+
+
 @pytest.mark.parametrize("adapter", ["langchain", "sklearn", "llama_index", "datasets"])
 def test_an_adapter(case, adapter):
     model = InBedder(case.folder, **case.changed)
