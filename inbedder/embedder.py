@@ -1,41 +1,50 @@
 """``InBedder``: a text's vector under an instruction is the hidden state of the answer that a language model would give.
 
-``encode`` renders and tokenizes the prompts (``prompting``), pools the backbone's states in batches and through the cache
-(``encoding.prompt_runner``), subtracts, adds and appends vectors (``encoding.combiner``), and truncates, normalises and quantizes
-them on request.
+``encode`` checks its arguments and passes texts and instructions to ``encoding.pipeline``, which renders and tokenizes prompts,
+pools the backbone's states in batches and through the cache, and subtracts, appends, truncates, normalises and quantizes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
 
 from inbedder.arguments import check_probability, check_vectors
-from inbedder.backbones.protocol import check_answers
+from inbedder.backbones.protocol import Backbone, check_answers
 from inbedder.backbones.revision import get_weights_revision
 from inbedder.encoding.dataset_map import VectorMap
 from inbedder.encoding.guided import GuidedVectors, encode_guided
 from inbedder.encoding.language_check import warn_of_unreadable
-from inbedder.encoding.parts import Parts
+from inbedder.encoding.pipeline import EncodingPipeline
 from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.sentence_transformers_kwargs import encode_with_kwargs, has_prompt
-from inbedder.encoding.vector_pipeline import choose_format, decode_words, embed_answers, embed_states
 from inbedder.errors import InputError
 from inbedder.options import Options, Reencoding, Sampling, make_signature
 from inbedder.prompting.templates import PromptTemplate, check_strings, check_texts, resolve_instruction, skip_blank
+from inbedder.prompting.tokenization import PromptTokenizer
 from inbedder.vector_spec import VectorSpec
-from inbedder.vectors.vectors import Vectors, concatenate_vectors, normalize_vectors, similarity
+from inbedder.vectors.vectors import Vector, VectorRows, Vectors, similarity
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from inbedder.option_types import ChangeableKwargs, ModelKwargs, PoolingName
+    from inbedder.option_types import (
+        AnswerKwargs,
+        ArrayKwargs,
+        ChangeableKwargs,
+        EncodeKwargs,
+        ModelKwargs,
+        PoolingName,
+        PrecisionName,
+    )
 
+Texts = str | Sequence[str]
 Instruction = str | Sequence[str] | None
 
 
@@ -64,22 +73,19 @@ class InBedder:
             ModelError: When the model cannot be loaded or lacks the layer or pooling.
             InputError: When an option is unknown, an option does not apply to the model, or the cache folder cannot be used.
         """
-        self._set_parts(Parts.load(Options.parse(model=model, **options), type(self)))
+        self.pipeline = EncodingPipeline.load(Options.parse(model=model, **options), type(self))
         if self.options.encoding.truncate_dim is not None:
             _ = self.dimension  # rejects a length above that of the vectors
 
-    def _set_parts(self, parts: Parts) -> None:
-        """Set the parts, and an attribute for each part that other modules read."""
-        self.parts = parts
-        self.options, self.backbone, self.tokenizer, self.store = parts.options, parts.backbone, parts.tokenizer, parts.store
-        self.second_model, self.defaults = parts.second_model, parts.defaults
-        self.runner, self.combiner = parts.runner, parts.combiner
-
-    def with_parts(self, parts: Parts) -> InBedder:
-        """Return a model of other parts, such as those of ``model.parts.wrap(...)``."""
+    def with_pipeline(self, pipeline: EncodingPipeline) -> InBedder:
+        """Return a model with another pipeline, such as a variant of ``model.pipeline``."""
         model = object.__new__(type(self))
-        model._set_parts(parts)
+        model.pipeline = pipeline
         return model
+
+    def wrap_backbone(self, wrap_backbone: Callable[[Backbone], Any]) -> InBedder:
+        """Return a copy with a wrapped backbone, such as a request queue, also in its base encoder and second model."""
+        return self.with_pipeline(self.pipeline.wrap(wrap_backbone))
 
     def replace(self, **options: Unpack[ChangeableKwargs]) -> InBedder:
         """Return a copy with other options, which shares the weights.
@@ -98,7 +104,7 @@ class InBedder:
             >>> InBedder().replace(pooling="avg-all", max_length=64).pooling
             'avg-all'
         """
-        return self.with_parts(self.parts.replace(type(self), **options))
+        return self.with_pipeline(self.pipeline.replace(type(self), **options))
 
     def with_pooling(
         self,
@@ -127,8 +133,23 @@ class InBedder:
             >>> InBedder().with_pooling("avg-ppt", layer=-2).layer
             -2
         """
-        reencoding = reencoding or self.parts.requested.encoding.reencoding
+        reencoding = reencoding or self.pipeline.requested.encoding.reencoding
         return self.replace(pooling=pooling, layer=layer, reencoding=reencoding, temperature=temperature, top_p=top_p, seed=seed)
+
+    @property
+    def options(self) -> Options:
+        """All options, with every default filled in."""
+        return self.pipeline.options
+
+    @property
+    def backbone(self) -> Backbone:
+        """The language model."""
+        return self.pipeline.backbone
+
+    @property
+    def tokenizer(self) -> PromptTokenizer:
+        """The tokenizer of prompts."""
+        return self.pipeline.tokenizer
 
     @property
     def name(self) -> str:
@@ -148,7 +169,7 @@ class InBedder:
     @property
     def template(self) -> PromptTemplate:
         """The prompt template."""
-        return self.parts.template
+        return self.pipeline.template
 
     @property
     def compute_dtype(self) -> str:
@@ -162,20 +183,20 @@ class InBedder:
 
     @property
     def base_encoder(self) -> InBedder | None:
-        """The model that reads texts without a question, loaded on first use; None if this model reads them itself."""
-        base = self.parts.base_encoder
+        """The model that reads texts without an instruction, loaded on first use; None if this model reads them itself."""
+        base = self.pipeline.base_encoder
         assert base is None or isinstance(base, InBedder)
         return base
 
     @cached_property
     def dimension(self) -> int:
-        """The length of a vector."""
-        return len(self.encode("", self.defaults.any))
+        """The number of dimensions of a vector, before any bits are packed."""
+        return len(self.encode("", self.pipeline.defaults.any, precision="float32"))
 
     @property
     def spec(self) -> VectorSpec:
         """Everything that determines a vector: compare two specs to learn whether vectors are comparable."""
-        return self.parts.spec
+        return self.pipeline.spec
 
     @property
     def revision(self) -> str:
@@ -187,32 +208,49 @@ class InBedder:
 
         Args:
             text: The text.
-            instruction: A question or ``@name``; None embeds the text without a question.
+            instruction: A question or ``@name``; None embeds the text without one.
 
         Returns:
-            The rendered template. Without a question it is the text itself, if the model has a base encoder.
+            The rendered template. Without an instruction it is the text itself, if the model has a base encoder.
 
         Example:
             >>> "What is it about?" in InBedder().prompt("The soup was cold.", "What is it about?")
             True
         """
-        if instruction is None and self.parts.base is not None:
+        if instruction is None and self.pipeline.base is not None:
             return text
-        return self.template.render(text, resolve_instruction(self.defaults.any if instruction is None else instruction)).string
+        default = self.pipeline.defaults.any
+        return self.template.render(text, resolve_instruction(default if instruction is None else instruction)).string
 
+    @overload
+    def encode(  # type: ignore[overload-overlap]  # a str is also a sequence of strings
+        self, texts: str, instruction: Instruction = None, **options: Unpack[ArrayKwargs]
+    ) -> Vector: ...
+    @overload
+    def encode(self, texts: Sequence[str], instruction: Instruction = None, **options: Unpack[ArrayKwargs]) -> VectorRows: ...
+    @overload
+    def encode(self, texts: None = None, instruction: Instruction = None, **options: Unpack[ArrayKwargs]) -> Vectors: ...
+    @overload
+    def encode(
+        self, texts: Texts, instruction: Instruction = None, *, convert_to_tensor: Literal[True], **options: Unpack[EncodeKwargs]
+    ) -> torch.Tensor: ...
+    @overload
+    def encode(
+        self, texts: Texts, instruction: Instruction = None, *, convert_to_numpy: Literal[False], **options: Unpack[EncodeKwargs]
+    ) -> torch.Tensor | list[torch.Tensor]: ...
     def encode(
         self,
-        texts: str | Sequence[str] | None = None,
+        texts: Texts | None = None,
         instruction: Instruction = None,
         *,
         batch_size: int = 32,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
-        precision: str = "float32",
+        precision: PrecisionName | None = None,
         show_progress_bar: bool | None = None,
         filter_words: Sequence[str] = (),
         **kwargs: Any,
-    ) -> Vectors:
+    ) -> Any:
         """Embed texts under an instruction.
 
         Args:
@@ -221,9 +259,10 @@ class InBedder:
                 gives the general-purpose vector: of the model's base encoder if it has one (``mini``, ``small``), under the
                 checkpoint's default prompt for embedding models, and under ``@generic`` for all others.
             batch_size: Maximum number of texts in one pass.
-            normalize_embeddings: Scale vectors to length 1. Bundled models always do.
+            normalize_embeddings: Whether to scale vectors to length 1; False takes the model's option (true for bundled models).
             truncate_dim: Number of leading dimensions to keep, cut before vectors are normalised; None takes the model's option.
-            precision: "float32", "int8", "uint8", "binary" or "ubinary" (see ``precision.quantize_vectors``).
+            precision: "float32", "int8", "uint8", "binary" or "ubinary" (see ``precision.quantize_vectors``); None takes the
+                model's option.
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
             filter_words: Words whose hidden states are left out of an answer's mean (paper, section 4.3).
             **kwargs: Keywords of sentence-transformers: ``sentences``, ``prompt`` and ``prompt_name`` (instructions),
@@ -231,7 +270,7 @@ class InBedder:
 
         Returns:
             float32, shape (n, d), or (d,) for one string. Row i is the vector of text i. "re-enc" returns ``ReencodedVectors``.
-            int8 or uint8 under another precision, and of binary ones a byte for eight numbers.
+            int8 or uint8 under another precision, and of binary ones a byte for eight dimensions.
 
         Raises:
             InputError: When a text is not a string, the numbers of instructions and texts differ, a keyword is unknown, or
@@ -242,13 +281,12 @@ class InBedder:
             >>> InBedder().encode("The soup was cold.", "What is the complaint about?").shape
             (384,)
         """
-        vector_format = choose_format(self.parts, normalize_embeddings, truncate_dim, precision)
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        options |= {"normalize_embeddings": vector_format.normalize, "truncate_dim": truncate_dim, "precision": precision}
+        vector_format = self.pipeline.choose_format(normalize_embeddings, truncate_dim, precision)
+        run_options, defaults = RunOptions(batch_size, show_progress_bar), self.pipeline.defaults
+        options = asdict(run_options) | asdict(vector_format)
         if kwargs:
-            with_kwargs: Vectors = encode_with_kwargs(self, texts, instruction, kwargs, {**options, "filter_words": filter_words})
-            return with_kwargs
-        instruction = skip_blank(instruction) if self.defaults.asks else instruction
+            return encode_with_kwargs(self, defaults, texts, instruction, kwargs, options | {"filter_words": filter_words})
+        instruction = skip_blank(instruction) if defaults.asks else instruction
         words = check_strings("filter_words", filter_words) or list(self.options.encoding.filter_words)
         if instruction is None and self.base_encoder is not None:
             if words:
@@ -256,27 +294,25 @@ class InBedder:
                     "filter_words filters the words of an answer, and without an instruction there is no answer. Pass one."
                 )
             return self.base_encoder.encode(texts, **options)
-        rows, instructions = check_texts(texts, self.defaults.any if instruction is None else instruction)
+        rows, instructions = check_texts(texts, defaults.any if instruction is None else instruction)
         warn_of_unreadable(rows, self)
-        run_options = RunOptions(batch_size, show_progress_bar)
         if self.pooling == "re-enc":
-            reencoded = embed_answers(self.parts, rows, instructions, words, run_options, vector_format)
+            reencoded = self.pipeline.embed_answers(rows, instructions, words, run_options, vector_format)
             return reencoded.select_first() if isinstance(texts, str) else reencoded
         if not rows:
-            return self.encode([""], self.defaults.any, **options)[:0]
-        questions = [(question,) for question in instructions]
-        vectors: Vectors = embed_states(self.parts, rows, questions, words, run_options, vector_format)[0]
+            return self.encode([""], defaults.any, **options)[:0]
+        vectors = self.pipeline.embed(rows, [(each,) for each in instructions], words, run_options, vector_format)[0]
         return vectors[0] if isinstance(texts, str) else vectors
 
     def encode_many(
         self,
-        texts: str | Sequence[str],
+        texts: Texts,
         instructions: Sequence[str],
         *,
         batch_size: int = 32,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
-        precision: str = "float32",
+        precision: PrecisionName | None = None,
         show_progress_bar: bool | None = None,
     ) -> Vectors:
         """Embed the same texts under several instructions. Causal models that read the text first read each text once.
@@ -285,7 +321,7 @@ class InBedder:
             texts: One text or n texts.
             instructions: m instructions.
             batch_size: Maximum number of texts in one pass.
-            normalize_embeddings: Scale vectors to length 1. Bundled models always do.
+            normalize_embeddings: Whether to scale vectors to length 1; False takes the model's option.
             truncate_dim: Number of leading dimensions to keep; None takes the model's option.
             precision: The precision of the vectors, as in ``encode``.
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
@@ -302,26 +338,36 @@ class InBedder:
             (3, 2, 384)
         """
         rows, _ = check_texts(texts, None)
-        questions = tuple(resolve_instruction(instruction) for instruction in check_strings("instructions", instructions))
-        if not questions:
+        resolved_instructions = tuple(
+            resolve_instruction(instruction) for instruction in check_strings("instructions", instructions)
+        )
+        if not resolved_instructions:
             raise InputError("instructions is empty. Pass at least one instruction.")
-        if self.defaults.asks:
-            skip_blank(questions)
+        if self.pipeline.defaults.asks:
+            skip_blank(resolved_instructions)
         warn_of_unreadable(rows, self)
-        if not rows:
-            empty = self.encode([], self.defaults.any, truncate_dim=truncate_dim, precision=precision)
-            return np.repeat(empty[None], len(questions), axis=0)
         run_options, words = RunOptions(batch_size, show_progress_bar), self.options.encoding.filter_words
-        vector_format = choose_format(self.parts, normalize_embeddings, truncate_dim, precision)
+        vector_format = self.pipeline.choose_format(normalize_embeddings, truncate_dim, precision)
+        if not rows:
+            empty = self.encode([], self.pipeline.defaults.any, **asdict(vector_format))
+            return np.repeat(empty[None], len(resolved_instructions), axis=0)
         if self.pooling == "re-enc":
-            per_question = ([question] * len(rows) for question in questions)
-            arrays = (embed_answers(self.parts, rows, repeated, words, run_options, vector_format) for repeated in per_question)
+            per_instruction = ([instruction] * len(rows) for instruction in resolved_instructions)
+            arrays = (self.pipeline.embed_answers(rows, each, words, run_options, vector_format) for each in per_instruction)
             vectors: Vectors = np.stack([np.asarray(array) for array in arrays])
         else:
-            vectors = embed_states(self.parts, rows, [questions] * len(rows), words, run_options, vector_format)
+            vectors = self.pipeline.embed(rows, [resolved_instructions] * len(rows), words, run_options, vector_format)
         return vectors[:, 0] if isinstance(texts, str) else vectors
 
-    def encode_query(self, texts: str | Sequence[str] | None = None, instruction: Instruction = None, **options: Any) -> Vectors:
+    @overload
+    def encode_query(
+        self, texts: Texts | None = None, instruction: Instruction = None, **options: Unpack[ArrayKwargs]
+    ) -> Vectors: ...
+    @overload
+    def encode_query(
+        self, texts: Texts, instruction: Instruction = None, *, convert_to_tensor: Literal[True], **options: Unpack[EncodeKwargs]
+    ) -> torch.Tensor: ...
+    def encode_query(self, texts: Texts | None = None, instruction: Instruction = None, **options: Any) -> Any:
         """Embed search queries.
 
         Args:
@@ -340,12 +386,19 @@ class InBedder:
             >>> int(model.similarity(model.encode_query("temperature of the food"), reviews).argmax())
             0
         """
-        question = self.defaults.query if instruction is None and not has_prompt(options) else instruction
-        return self.encode(texts, question, **options)
+        if instruction is None and not has_prompt(options):
+            instruction = self.pipeline.defaults.query
+        return self.encode(texts, instruction, **options)
 
+    @overload
     def encode_document(
-        self, texts: str | Sequence[str] | None = None, instruction: Instruction = None, **options: Any
-    ) -> Vectors:
+        self, texts: Texts | None = None, instruction: Instruction = None, **options: Unpack[ArrayKwargs]
+    ) -> Vectors: ...
+    @overload
+    def encode_document(
+        self, texts: Texts, instruction: Instruction = None, *, convert_to_tensor: Literal[True], **options: Unpack[EncodeKwargs]
+    ) -> torch.Tensor: ...
+    def encode_document(self, texts: Texts | None = None, instruction: Instruction = None, **options: Any) -> Any:
         """Embed the documents of a search.
 
         Args:
@@ -362,8 +415,9 @@ class InBedder:
             >>> InBedder().encode_document(["The soup was cold.", "Parking is easy."]).shape
             (2, 384)
         """
-        question = self.defaults.document if instruction is None and not has_prompt(options) else instruction
-        return self.encode(texts, question, **options)
+        if instruction is None and not has_prompt(options):
+            instruction = self.pipeline.defaults.document
+        return self.encode(texts, instruction, **options)
 
     def encode_guided(
         self,
@@ -374,6 +428,9 @@ class InBedder:
         generic: Vectors | None = None,
         seed: int = 0,
         batch_size: int = 32,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        precision: PrecisionName | None = None,
         show_progress_bar: bool | None = None,
     ) -> GuidedVectors:
         """Embed texts under a new instruction by reading only a sample: fit a linear map from general-purpose vectors.
@@ -388,6 +445,9 @@ class InBedder:
             generic: General-purpose vectors of the texts, of any model, shape (n, k); None computes ``encode(texts)``.
             seed: Seed of the sample.
             batch_size: Maximum number of texts in one pass.
+            normalize_embeddings: Whether to scale vectors to length 1; False takes the model's option.
+            truncate_dim: Number of leading dimensions to keep; None takes the model's option.
+            precision: The precision of the vectors, as in ``encode``; the map is fitted in float32.
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
 
         Returns:
@@ -405,20 +465,29 @@ class InBedder:
         rows, _ = check_texts(texts, None)
         if isinstance(texts, str):
             raise InputError("encode_guided takes a list of texts, not one string.")
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        vector_format = self.pipeline.choose_format(normalize_embeddings, truncate_dim, precision)
+        run_options = asdict(RunOptions(batch_size, show_progress_bar))
+        options = run_options | asdict(vector_format) | {"precision": "float32"}
         generic = self.encode(rows, **options) if generic is None else check_vectors("generic", generic, rows)
-        if self.second_model is not None:  # it is fast, and reads every text under the instruction
-            generic = np.hstack([generic, self.second_model.encode(rows, instruction, **options)])
+        if (second_model := self.pipeline.second_model) is not None:  # it is fast, and reads every text under the instruction
+            generic = np.hstack([generic, second_model.encode(rows, instruction, **run_options)])
         vectors = encode_guided(
             lambda indices: self.encode([rows[i] for i in indices], instruction, **options), generic, sample=sample, seed=seed
         )
-        if self.options.encoding.normalize:
-            vectors[...] = normalize_vectors(vectors)
-        return vectors
+        formatted: GuidedVectors = vectors.with_values(vector_format.apply(vectors))
+        return formatted
 
+    @overload
+    def answer(  # type: ignore[overload-overlap]  # 1 is also an int
+        self, texts: Texts, instruction: Instruction = None, *, n: Literal[1] = 1, **options: Unpack[AnswerKwargs]
+    ) -> list[str]: ...
+    @overload
+    def answer(
+        self, texts: Texts, instruction: Instruction = None, *, n: int, **options: Unpack[AnswerKwargs]
+    ) -> list[list[str]]: ...
     def answer(
         self,
-        texts: str | Sequence[str],
+        texts: Texts,
         instruction: Instruction = None,
         *,
         n: int = 1,
@@ -464,7 +533,7 @@ class InBedder:
         check_answers(self.backbone, self.name)
         threshold = check_probability("min_confidence", min_confidence)
         threshold = float(self.options.encoding.min_confidence or 0) if threshold is None else threshold
-        scored = self.runner.answer(rows, instructions, sampling, RunOptions(batch_size, show_progress_bar))
+        scored = self.pipeline.runner.answer(rows, instructions, sampling, RunOptions(batch_size, show_progress_bar))
         answers = [[answer.select_text(threshold) for answer in row] for row in scored]
         return answers if n > 1 else [row[0] for row in answers]
 
@@ -483,7 +552,7 @@ class InBedder:
             >>> [len(words) <= 3 for words in model.nearest_words(model.encode(["Cats purr."], "Which animal?"), top=3)]
             [True]
         """
-        return decode_words(self.parts, vectors, top, lambda: self.dimension)
+        return self.pipeline.decode_words(vectors, top, lambda: self.dimension)
 
     def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
         """Look up vectors in the cache by their keys, without the texts.
@@ -495,11 +564,7 @@ class InBedder:
             The pooled states of each cached key, float32, shape (d,), with those of a second model appended. Keys that are not
             cached are missing.
         """
-        vectors = self.runner.cached_vectors(keys)
-        if self.combiner.second_model is None:
-            return vectors
-        appended = self.combiner.second_model.cached_vectors(list(vectors))
-        return {key: concatenate_vectors(vectors[key], second) for key, second in appended.items()}
+        return self.pipeline.cached_vectors(keys)
 
     def to(self, device: str | torch.device) -> InBedder:
         """Move the weights to another device, also for all models that share them.
@@ -517,8 +582,7 @@ class InBedder:
             >>> InBedder(device="cpu").to("cpu").device.type
             'cpu'
         """
-        if (parts := self.parts.move(device)) is not self.parts:
-            self._set_parts(parts)
+        self.pipeline = self.pipeline.move(device)
         return self
 
     def get_sentence_embedding_dimension(self) -> int:
@@ -533,11 +597,13 @@ class InBedder:
         """
         return int(self.dimension)
 
-    def as_map(self, instruction: str | None = None, *, column: str = "text", to: str = "vector", **options: Any) -> VectorMap:
+    def as_map(
+        self, instruction: str | None = None, *, column: str = "text", to: str = "vector", **options: Unpack[EncodeKwargs]
+    ) -> VectorMap:
         """Create a function for ``map`` of Hugging Face datasets: ``dataset.map(model.as_map("@topic"), batched=True)``.
 
         Args:
-            instruction: The instruction for all texts; None embeds them without a question.
+            instruction: The instruction for all texts; None embeds them without one.
             column: The column of texts.
             to: The new column of vectors.
             **options: Keyword arguments of ``encode``.
@@ -560,7 +626,7 @@ class InBedder:
             folder: A new or empty folder.
 
         Raises:
-            InputError: When the folder is not empty.
+            InputError: When the folder is not empty, or the model's ``precision`` is not float32.
             ModelError: When the weights cannot be written.
             MissingExtraError: When sentence-transformers is not installed.
 
@@ -572,7 +638,7 @@ class InBedder:
         """
         from inbedder.encoding.sentence_transformers_export import export_model
 
-        export_model(self.parts, folder)
+        export_model(self.pipeline, folder)
 
     def __copy__(self) -> InBedder:
         return self.replace()
@@ -581,7 +647,7 @@ class InBedder:
         return self.replace()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), **self.parts.requested.get_changed_options()), ()  # options without weights
+        return partial(type(self), **self.pipeline.requested.get_changed_options()), ()  # options without weights
 
     def __repr__(self) -> str:
         settings = {"backbone": self.backbone.kind, "pooling": self.pooling, "layer": self.layer}

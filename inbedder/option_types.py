@@ -16,6 +16,11 @@ PoolingName = Literal[
 ]  # fmt: skip
 """A pooling; the authors' old names, such as "fst_gen_layer_32", are accepted when the program runs."""
 
+BackboneName = Literal["causal", "masked", "seq2seq", "embedding", "instructor", "onnx", "vllm"]
+"""A family of models; "vllm: {...}", with the engine's options, is accepted when the program runs."""
+PrecisionName = Literal["float32", "int8", "uint8", "binary", "ubinary"]
+"""The number format of vectors."""
+
 
 class ChangeableKwargs(TypedDict, total=False):
     """The keyword arguments of ``InBedder.replace``: ``EncodingOptions``, and options of what is kept."""
@@ -38,7 +43,8 @@ class ChangeableKwargs(TypedDict, total=False):
     subtract_instruction: bool | None
     beside: str | None
     truncate_dim: int | None
-    normalize: bool | None
+    normalize_embeddings: bool | None
+    precision: PrecisionName
     cache: str | os.PathLike[str] | None
     cache_size: str | int | None
     text_memory: str | int | None
@@ -47,10 +53,52 @@ class ChangeableKwargs(TypedDict, total=False):
 class ModelKwargs(ChangeableKwargs, total=False):
     """The keyword arguments of ``InBedder`` besides the model."""
 
-    backbone: str | None
+    backbone: BackboneName | None
     device: Any
     dtype: Any
     revision: str | None
     base_revision: str | None
     trust_remote_code: bool
     quantization: str | None
+
+
+class FormatKwargs(TypedDict, total=False):
+    """The format arguments of every encode method, and how it runs. At its default, each takes the model's option."""
+
+    batch_size: int
+    show_progress_bar: bool | None
+    normalize_embeddings: bool
+    truncate_dim: int | None
+    precision: PrecisionName | None
+
+
+class EncodeKwargs(FormatKwargs, total=False):
+    """The keyword arguments of ``InBedder.encode`` that do not decide what it returns; some are sentence-transformers'."""
+
+    filter_words: Sequence[str]
+    sentences: str | Sequence[str]
+    inputs: str | Sequence[str]
+    prompt: str | None
+    prompt_name: str | None
+    device: Any
+    output_value: Literal["sentence_embedding"]
+    pool: None
+    chunk_size: None
+
+
+class ArrayKwargs(EncodeKwargs, total=False):
+    """The keyword arguments of calls that return an array."""
+
+    convert_to_tensor: Literal[False]
+    convert_to_numpy: Literal[True]
+
+
+class AnswerKwargs(TypedDict, total=False):
+    """The keyword arguments of ``InBedder.answer`` besides the number of answers."""
+
+    temperature: float
+    top_p: float
+    seed: int
+    min_confidence: float | None
+    batch_size: int
+    show_progress_bar: bool | None

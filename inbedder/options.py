@@ -28,6 +28,7 @@ from inbedder.arguments import (
 )
 from inbedder.errors import InputError, ModelError, format_names, format_value
 from inbedder.vectors.pooling import describe_poolings
+from inbedder.vectors.precision import check_precision
 
 if TYPE_CHECKING:
     from inbedder.prompting.templates import PromptTemplate
@@ -434,12 +435,18 @@ class EncodingOptions(CheckedOptions):
         kind=int,
         shared=True,
     )
-    normalize: bool | None = make_option(
+    normalize_embeddings: bool | None = make_option(
         None,
         "Normalise vectors to length 1; default: yes for bundled models, no for others.",
         check=check_optional_bool,
         kind=bool,
         flags=("--normalize/--raw-length",),
+    )
+    precision: str = make_option(
+        "float32",
+        "Number format of vectors: float32, int8 or uint8 (a quarter of the size), binary or ubinary (one bit per dimension, "
+        "packed into bytes). Groups, searches and the cache always compute with float32.",
+        check=check_precision,
     )
 
     def __post_init__(self) -> None:

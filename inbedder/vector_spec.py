@@ -17,8 +17,8 @@ from inbedder.options import EncodingOptions, get_option_info
 
 LOCATION_FIELDS = ("model", "hub_revision", "base_revision")
 """Fields that locate the files, whatever they contain: they are not part of the key and are never compared."""
-ROUNDING_FIELDS = ("compute_dtype",)
-"""Fields that change only the last digits of a vector: part of the key, but vectors that differ in them are comparable."""
+ROUNDING_FIELDS = ("compute_dtype", "precision")
+"""Fields that only round a vector: part of the key, but vectors that differ in them are comparable."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class VectorSpec:
 
         Args:
             current: The other spec.
-            exact: Whether fields that change only the last digits, such as the compute dtype, count too.
+            exact: Whether fields that only round a vector, such as the compute dtype, count too.
 
         Returns:
             One phrase per difference, such as "pooling was 'avg-gen' and is 'avg-all'"; empty if there is none.
@@ -195,7 +195,8 @@ class VectorSpec:
         Returns:
             The spec of their cache entries.
         """
-        neutral: dict[str, Any] = {"subtract_instruction": False, "truncate_dim": None, "beside": None, "normalize": False}
+        neutral: dict[str, Any] = {"subtract_instruction": False, "beside": None}
+        neutral |= {"truncate_dim": None, "normalize_embeddings": False, "precision": "float32"}
         neutral["constrained_decoding"] = True  # vectors of states read no answer
         encoding = replace(self.encoding, filter_words=tuple(filter_words), reencoding=None, **neutral)
         return replace(self, encoding=encoding, base_encoder=None, second_model=None, reencoder=None)

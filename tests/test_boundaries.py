@@ -13,10 +13,11 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from inbedder import Grouping, InBedder, cluster
+from inbedder import Grouping, InBedder, classify, cluster
 from inbedder.cli import app
 from inbedder.errors import InbedderError, InputError
 from inbedder.options import EncodingOptions, ModelOptions, Reencoding, get_option_info
+from inbedder.vectors.precision import PRECISIONS
 from inbedder.vectors.vectors import concatenate_vectors, normalize_vectors
 from tests.conftest import assert_close
 
@@ -49,7 +50,8 @@ CASES = {
     "subtract_instruction": ("masked", {}, {"subtract_instruction": True}),
     "beside": ("masked", {}, {"beside": "second"}),
     "truncate_dim": ("masked", {}, {"truncate_dim": 12}),
-    "normalize": ("masked", {}, {"normalize": True}),
+    "normalize_embeddings": ("masked", {}, {"normalize_embeddings": True}),
+    "precision": ("masked", {}, {"precision": "int8"}),
 }
 """By option: the kind of model, the fixed options, and a value of the option that changes vectors."""
 WITHOUT_EFFECT = {
@@ -103,6 +105,11 @@ class Case:
         """Assert that vectors equal those of a model in memory."""
         assert_close(vectors, self.embed(), relative)
 
+    @property
+    def only_rounds(self):
+        """Whether vectors of both values are comparable, so that no boundary raises an error."""
+        return self.option in ("dtype", "precision")
+
     def expect_error(self):
         """Expect an error that names the option."""
         words = {"backbone": "backbone|bfloat16|files", "beside": "second_model", "template": "template pattern"}
@@ -136,7 +143,7 @@ def test_max_batch_tokens_changes_no_vector_and_reaches_every_model(folders, mon
     )
     assert_close(model.encode(TEXTS * 4, QUESTION), expected)
     assert sum(sizes) == len(set(TEXTS)) and sizes[0] == 1
-    assert model.second_model.options.encoding.max_batch_tokens == 64
+    assert model.pipeline.second_model.options.encoding.max_batch_tokens == 64
     assert model.spec.key() == InBedder(folders["paired"]).spec.key()
 
 
@@ -193,7 +200,7 @@ def test_without_a_question_lengths_reach_the_base_encoder(folders):
 def test_without_a_question_the_general_purpose_vector_is_the_same(case):
     model = InBedder(case.folder, **case.changed)
     if model.base_encoder is None:
-        assert_close(model.encode(TEXTS), model.encode(TEXTS, model.defaults.any))
+        assert_close(model.encode(TEXTS), model.encode(TEXTS, model.pipeline.defaults.any))
     else:
         assert_close(model.encode(TEXTS), InBedder(case.folder).encode(TEXTS))
 
@@ -239,6 +246,7 @@ def test_saved_groups_and_assign(case, tmp_path):
     assert grouping.assign(TEXTS).labels.tolist() == [0] * len(TEXTS)
     if case.option != "dtype":
         case.expect(grouping.model.encode(TEXTS, QUESTION))
+    if not case.only_rounds:
         with case.expect_error():
             Grouping.load(tmp_path / "groups", InBedder(case.folder, **case.fixed))
 
@@ -249,6 +257,7 @@ def test_an_index_that_is_created_and_opened(case, tmp_path):
     opened = index_module.Index.open(tmp_path / "index")
     if case.option != "dtype":
         case.expect(opened.model.encode(TEXTS, QUESTION))
+    if not case.only_rounds:
         with case.expect_error():
             index_module.Index.open(tmp_path / "index", InBedder(case.folder, **case.fixed))
 
@@ -256,8 +265,8 @@ def test_an_index_that_is_created_and_opened(case, tmp_path):
 def test_an_export_that_sentence_transformers_loads(case, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model = InBedder(case.folder, **case.changed)
-    if case.option == "quantization":
-        with pytest.raises(InbedderError, match="no quantization"):
+    if case.option in ("quantization", "precision"):
+        with pytest.raises(InbedderError, match=f"no {case.option}"):
             model.save_sentence_transformer(tmp_path / "out")
         return
     model.save_sentence_transformer(tmp_path / "out")
@@ -285,7 +294,7 @@ def test_a_worker_of_a_job(case, tmp_path):
     worker = Embedder(tmp_path, {"model": case.folder, **case.changed}, encode, 1)
     case.expect(np.array(worker(table)["embedding"].to_pylist(), dtype=np.float32))
     assert _describe_options(case.folder, case.changed) != _describe_options(case.folder, case.fixed)
-    if case.option != "dtype":
+    if not case.only_rounds:
         with case.expect_error():
             Embedder(tmp_path, {"model": case.folder, **case.fixed}, encode, 1)(table)
 
@@ -315,6 +324,13 @@ def test_an_evaluation(case):
     assert plain.revision != changed.revision
 
 
+def test_an_evaluation_needs_vectors_that_are_not_packed(folders):
+    from inbedder_evaluation.embedders import make_embedders
+
+    with pytest.raises(InputError, match="precision='binary'"):
+        make_embedders(folders["masked"], precision="binary")
+
+
 @pytest.mark.parametrize("adapter", ["langchain", "sklearn", "llama_index", "datasets"])
 def test_an_adapter(case, adapter):
     model = InBedder(case.folder, **case.changed)
@@ -326,14 +342,109 @@ def test_an_adapter(case, adapter):
 
         from inbedder.integrations.sklearn import InstructedVectorizer
 
+        if case.option == "precision":  # features are for computing
+            case.changed = case.fixed
         return case.expect(clone(InstructedVectorizer(QUESTION, model)).fit(TEXTS).transform(TEXTS))
     if adapter == "langchain":
         from inbedder.integrations.langchain import InstructedEmbeddings as Adapter
     else:
         from inbedder.integrations.llama_index import InstructedEmbedding as Adapter
     embeddings = Adapter(instruction=QUESTION, model=model)
+    if case.option == "precision":  # an adapter's vectors are for computing
+        case.changed = case.fixed
     adapter_vectors = embeddings.embed_documents(TEXTS) if adapter == "langchain" else embeddings.get_text_embedding_batch(TEXTS)
     assert_close(normalize_vectors(np.array(adapter_vectors)), normalize_vectors(case.embed()), 1e-4)
+
+
+FORMATS = {
+    "normalize_embeddings": ({"normalize_embeddings": True}, {}),
+    "truncate_dim": ({"truncate_dim": 12}, {}),
+    "precision": ({"precision": "ubinary"}, {"precision": "ubinary"}),
+    "all": ({"normalize_embeddings": True, "truncate_dim": 12, "precision": "int8"}, {"precision": "int8"}),
+}
+"""By name: the format of vectors, and the part of it that an adapter, a group or an index leaves out."""
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_is_an_option_and_an_argument_of_every_encode_method(folders, name):
+    vector_format, _ = FORMATS[name]
+    plain, many = InBedder(folders["masked"]), TEXTS * 30
+    for model in (InBedder(folders["masked"], **vector_format), plain.replace(**vector_format)):
+        calls = {
+            "encode": (TEXTS, QUESTION),
+            "encode_query": (TEXTS, QUESTION),
+            "encode_document": (TEXTS,),
+            "encode_many": (TEXTS, [QUESTION, "Why?"]),
+            "encode_guided": ([f"{text} {number}" for number, text in enumerate(many)], QUESTION),
+        }
+        for method, arguments in calls.items():
+            sample = {"sample": 60} if method == "encode_guided" else {}
+            by_option = getattr(model, method)(*arguments, **sample)
+            by_argument = getattr(plain, method)(*arguments, **sample, **vector_format)
+            unformatted = getattr(plain, method)(*arguments, **sample)
+            np.testing.assert_array_equal(by_option, by_argument)
+            assert by_option.dtype == by_argument.dtype == PRECISIONS[vector_format.get("precision", "float32")]
+            assert by_option.shape != unformatted.shape or not np.array_equal(by_option, unformatted)
+    packed = plain.replace(precision="ubinary")
+    np.testing.assert_array_equal(packed.encode(TEXTS, QUESTION, precision="float32"), plain.encode(TEXTS, QUESTION))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_without_a_question_reaches_the_base_encoder(folders, name):
+    vector_format, _ = FORMATS[name]
+    model = InBedder(folders["based"], **vector_format)
+    np.testing.assert_array_equal(model.encode(TEXTS), InBedder(folders["based"]).encode(TEXTS, **vector_format))
+    np.testing.assert_array_equal(model.encode(TEXTS), model.base_encoder.encode(TEXTS, **vector_format))
+
+
+@pytest.mark.parametrize("name", ["precision", "all"])
+def test_groups_searches_and_the_cache_compute_with_float32(folders, name, tmp_path):
+    vector_format, rounding = FORMATS[name]
+    unrounded = {option: value for option, value in vector_format.items() if option not in rounding}
+    plain, model = InBedder(folders["masked"], **unrounded), InBedder(folders["masked"], **vector_format, cache=tmp_path / "c")
+    np.testing.assert_array_equal(model.encode(TEXTS, QUESTION), plain.encode(TEXTS, QUESTION, **rounding))
+    np.testing.assert_array_equal(model.replace(precision="float32").encode(TEXTS, QUESTION), plain.encode(TEXTS, QUESTION))
+    results = [cluster(TEXTS, QUESTION, each, k=2) for each in (plain, model)]
+    np.testing.assert_array_equal(results[0].embeddings, results[1].embeddings)
+    for result, loaded in zip(results, reversed((plain, model)), strict=True):
+        result.save(folder := tmp_path / loaded.options.encoding.precision)
+        np.testing.assert_array_equal(Grouping.load(folder, loaded).assign(TEXTS).labels, results[0].labels)
+    scores = [classify(TEXTS, QUESTION, ["cats", "dogs"], model=each).scores for each in (plain, model)]
+    np.testing.assert_array_equal(*scores)
+    index_module = pytest.importorskip("inbedder.search")
+    hits = [
+        index_module.Index.create(tmp_path / f"index{number}", TEXTS, each).search("cats", instruction=QUESTION, k=3)
+        for number, each in enumerate((plain, model))
+    ]
+    assert list(hits[0]["id"]) == list(hits[1]["id"])
+    assert_close(*(table["score"].to_numpy() for table in hits))
+    assert model.dimension == plain.dimension
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_request_to_a_server_overrides_the_models_precision(folders, name):
+    pytest.importorskip("fastapi")
+    from starlette.testclient import TestClient
+
+    from inbedder.cli.serve import _as_settings
+    from inbedder.server.app import make_app
+    from inbedder.server.settings import Settings
+
+    vector_format, rounding = FORMATS[name]
+    settings = Settings(model=[f"tiny={folders['masked']}"], **_as_settings(vector_format))
+    models = {name: InBedder(path, **settings.get_model_options()) for name, path in settings.named_models.items()}
+    body = {"input": TEXTS, "instruction": QUESTION, "normalized": False}
+    plain = InBedder(folders["masked"], **{key: value for key, value in vector_format.items() if key not in rounding})
+    with TestClient(make_app(models, settings), base_url="http://127.0.0.1:8765") as client:
+        for precision in (None, "float32", "int8"):
+            response = client.post("/v1/embeddings", json={**body, "precision": precision}).json()
+            expected = plain.encode(TEXTS, QUESTION, precision=precision or vector_format.get("precision"))
+            assert_close(np.array([row["embedding"] for row in response["data"]]), expected)
+        floats = client.post(
+            "/v2/embed", json={"texts": TEXTS, "instruction": QUESTION, "model": "tiny", "input_type": "clustering"}
+        )
+    unit = normalize_vectors(plain.encode(TEXTS, QUESTION))
+    assert_close(np.array(floats.json()["embeddings"]["float"]), unit)
 
 
 def make_flags(options):

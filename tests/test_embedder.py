@@ -425,7 +425,7 @@ def test_under_an_instruction_the_base_encoder_is_not_loaded(with_base_encoder, 
         expected = plain.with_pooling(pooling, layer).encode(TEXTS, "What?")
         np.testing.assert_array_equal(model.with_pooling(pooling, layer).encode(TEXTS, "What?"), expected)
     assert model.answer(TEXTS, "What?") == plain.answer(TEXTS, "What?")
-    assert model.parts.base.loaded is None
+    assert model.pipeline.base.loaded is None
 
 
 def test_without_a_question_every_pooling_gives_the_same_vector(with_base_encoder):
@@ -444,5 +444,5 @@ def test_an_answer_needs_a_question(model):
 def test_vectors_of_the_base_encoder_are_cached_under_its_name(make_model, tmp_path, with_base_encoder):
     model = InBedder(with_base_encoder.name, cache=tmp_path / "kept")
     vectors = model.encode(TEXTS)
-    assert [space["model"] for space in model.store.info()] == [make_model("headless-bert")]
+    assert [space["model"] for space in model.pipeline.store.info()] == [make_model("headless-bert")]
     np.testing.assert_array_equal(InBedder(with_base_encoder.name, cache=tmp_path / "kept").encode(TEXTS), vectors)

@@ -56,7 +56,7 @@ def test_an_unknown_option_is_refused_with_a_list_of_options():
         {"seed": -1},
         {"reencoding": 3},
         {"filter_words": "the"},
-        {"normalize": 1},
+        {"normalize_embeddings": 1},
         {"cache_size": "5G"},
         {"model": None},
         {"backbone": "onnx", "dtype": "float32"},

@@ -41,7 +41,9 @@ def test_a_missing_second_model_is_a_difference(spec):
 
 
 def test_the_spec_of_pooled_states_ignores_the_combination(spec):
-    combined = replace(spec, encoding=replace(spec.encoding, subtract_instruction=True, normalize=True), base_encoder="x")
+    combined = replace(
+        spec, encoding=replace(spec.encoding, subtract_instruction=True, normalize_embeddings=True), base_encoder="x"
+    )
     assert combined.of_pooled_states().key() == spec.of_pooled_states().key()
     assert spec.of_pooled_states(("a",)).key() != spec.of_pooled_states().key()
     assert spec.of_answers().key() == replace(spec, encoding=replace(spec.encoding, pooling="avg-all")).of_answers().key()

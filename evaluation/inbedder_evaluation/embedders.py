@@ -81,6 +81,10 @@ def make_embedders(
     if isinstance(model, str) and is_conditional_encoder(model):
         return [_load_pair_embedder(model, batch_size)]
     model = InBedder(model, **options) if isinstance(model, str) else model.replace(**options)
+    if (precision := model.options.encoding.precision).endswith("binary"):
+        raise InputError(
+            f"Scores compare vectors by cosine, which packed bits do not have. Replace precision={precision!r} by 'int8'."
+        )
     if verbatim and model.template.name == "instructor":
         model = model.replace(template="prefix")  # the same pattern without a form for questions
     name = _name_of(model, options, uninformative is not None, guided)
@@ -160,7 +164,7 @@ def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided:
         {None: "", True: "instruction subtracted", False: "instruction kept"}[subtract],
         {None: "", NO_SECOND_MODEL: "alone"}.get(beside, f"beside {beside}"),
     ]
-    deciding = model.parts.requested.get_deciding_options().keys() & options.keys()
+    deciding = model.pipeline.requested.get_deciding_options().keys() & options.keys()
     parts += [f"{name}={_format_option(options[name])}" for name in sorted(deciding - NAMED_OTHERWISE)]
     return ", ".join([model.name, *filter(None, parts)])
 

@@ -149,9 +149,9 @@ class _Remembered:
     returns the same array for all instructions. All questions that the tasks ask of the same texts are encoded together.
     """
 
-    def __init__(self, embedder: Embedder, questions: Mapping[tuple[str, ...], Sequence[str]]) -> None:
+    def __init__(self, embedder: Embedder, instructions: Mapping[tuple[str, ...], Sequence[str]]) -> None:
         self.embedder = embedder
-        self._questions = questions
+        self._instructions = instructions
         self._vectors: dict[Any, Vectors] = {}
 
     def encode(self, kind: str) -> Encode:
@@ -175,16 +175,16 @@ class _Remembered:
 
     def _encode_questions(self, texts: tuple[str, ...], per_text: tuple[str, ...]) -> dict[Any, Vectors]:
         """Encode the texts under their instructions and, where it saves time, under all other questions asked of them."""
-        questions = self._questions.get(texts, ())
+        instructions = self._instructions.get(texts, ())
         encode_many, key = self.embedder.encode_many, ("raw", texts, per_text)
-        if encode_many is None or len(set(per_text)) > 1 or per_text[0] not in questions:
+        if encode_many is None or len(set(per_text)) > 1 or per_text[0] not in instructions:
             return {key: self._encode_once(texts, per_text)}
         place = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         rows = [place[text] for text in texts]
-        vectors = encode_many(list(place), questions)
+        vectors = encode_many(list(place), instructions)
         return {
-            ("raw", texts, (question,) * len(texts)): question_vectors[rows]
-            for question, question_vectors in zip(questions, vectors, strict=True)
+            ("raw", texts, (instruction,) * len(texts)): instruction_vectors[rows]
+            for instruction, instruction_vectors in zip(instructions, vectors, strict=True)
         }
 
     def _encode_once(self, texts: tuple[str, ...], per_text: tuple[str, ...]) -> Vectors:
@@ -201,7 +201,7 @@ def _collect_questions(tasks: Sequence[Task]) -> dict[tuple[str, ...], list[str]
     for task in tasks:
         if isinstance(task, AsksSeveral):
             texts = tuple(task.texts)
-            questions[texts] = list(dict.fromkeys([*questions.get(texts, ()), *task.questions]))
+            questions[texts] = list(dict.fromkeys([*questions.get(texts, ()), *task.instructions]))
     return questions
 
 

@@ -142,7 +142,7 @@ def combine(model: nn.Module, pair_states: Tensor, text_states: Tensor, packed: 
     """
     pair_states, text_states = pair_states.float(), text_states.float()
     answers = pair_states[: packed.num_masks].view(len(packed.text_tokens.positions), -1, pair_states.shape[-1]).mean(1)
-    questions = _pool(pair_states, packed.question_tokens)
+    questions = _pool(pair_states, packed.instruction_tokens)
     gate, language_filter = getattr(model, GATE), getattr(model, LANGUAGE_FILTER, None)
     share = torch.sigmoid(gate(questions.to(next(gate.parameters()).dtype)).float())
     base = _pool(text_states, packed.text_tokens)
@@ -206,7 +206,7 @@ class LateInteractionBackbone(MaskedBackbone):
             is_pooled = ~torch.isin(logits[masks].argmax(-1), torch.tensor(filter_ids, device=states.device))
             is_pooled |= ~is_pooled.any(1, keepdim=True)
             return masked_mean(states[masks].float(), is_pooled)
-        texts, questions = packed.text_tokens, packed.question_tokens
+        texts, questions = packed.text_tokens, packed.instruction_tokens
         positions = torch.cat([masks, questions.positions, texts.positions + len(states_of_pairs[0][0])], 1)
         is_pooled = torch.cat([torch.ones_like(masks, dtype=torch.bool), questions.exists, texts.exists], 1)
         if pooling == "avg-ppt":

@@ -28,13 +28,13 @@ class PromptParts:
 
     text: Ids
     """Token ids of the text, special tokens included."""
-    question: Ids
+    instruction: Ids
     """Token ids of the instruction, special tokens included."""
 
 
-def split_prompt(ids: Ids, question: int, response: int, after: Ids) -> PromptParts:
-    """Split a prompt at the starts of its question and of its masks; the closing special tokens ``after`` end both parts."""
-    return PromptParts(np.concatenate([ids[:question], after]), np.concatenate([ids[question:response], after]))
+def split_prompt(ids: Ids, instruction: int, response: int, after: Ids) -> PromptParts:
+    """Split a prompt at the starts of its instruction and of its masks; the closing special tokens ``after`` end both parts."""
+    return PromptParts(np.concatenate([ids[:instruction], after]), np.concatenate([ids[instruction:response], after]))
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class PackedBatch:
     """Number of masks in the row of pairs, which come first."""
     text_tokens: Padded
     """Positions of each pair's text in the row of texts."""
-    question_tokens: Padded
+    instruction_tokens: Padded
     """Positions of each pair's question in the row of pairs."""
 
 
@@ -81,7 +81,7 @@ def pack(
 ) -> PackedBatch:
     """Lay a batch in two rows: each text once, and the masks of each pair before each question once."""
     text_of_pair, texts = _number_distinct([pair.text for pair in pairs])
-    question_of_pair, questions = _number_distinct([pair.question for pair in pairs])
+    question_of_pair, questions = _number_distinct([pair.instruction for pair in pairs])
     count = masks * len(pairs)
     answers = np.arange(count).reshape(-1, masks)
     text_positions, in_text = _lay_out_rows(0, texts)
@@ -91,15 +91,15 @@ def pack(
     row_length = count + int(question_lengths.sum())
 
     target = device, dtype
-    text_tokens, question_tokens = (
+    text_tokens, instruction_tokens = (
         (positions[pair], exists[pair])
         for positions, exists, pair in (
             (text_positions, in_text, text_of_pair),
             (question_positions[:, :most_words], in_question[:, :most_words], question_of_pair),
         )
     )
-    keys = np.concatenate([answers, question_tokens[0], row_length + text_tokens[0]], axis=1)
-    is_visible = np.concatenate([np.ones_like(answers, dtype=bool), question_tokens[1], text_tokens[1]], axis=1)
+    keys = np.concatenate([answers, instruction_tokens[0], row_length + text_tokens[0]], axis=1)
+    is_visible = np.concatenate([np.ones_like(answers, dtype=bool), instruction_tokens[1], text_tokens[1]], axis=1)
     text_group = _make_group(text_positions[:, :longest], text_positions, in_text, *target)
     pair_groups = [
         _make_group(answers, keys, is_visible, *target),
@@ -120,7 +120,7 @@ def pack(
         ),
         num_masks=count,
         text_tokens=Padded(*(torch.from_numpy(part).to(device) for part in text_tokens)),
-        question_tokens=Padded(*(torch.from_numpy(part).to(device) for part in question_tokens)),
+        instruction_tokens=Padded(*(torch.from_numpy(part).to(device) for part in instruction_tokens)),
     )
 
 

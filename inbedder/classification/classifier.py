@@ -82,7 +82,7 @@ def classify(
     embedder = resolve_model(model)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     if embeddings is None:
-        embeddings = embedder.encode(rows, instruction, **options)
+        embeddings = embedder.encode(rows, instruction, precision="float32", **options)
     with check_language_once(is_checked=True):  # the categories are no texts of the table
         scores = similarity(embeddings, embed_categories(embedder, parsed, instruction, **options))
     threshold = find_min_score(scores) if min_score == "auto" else given_threshold
@@ -121,7 +121,7 @@ def embed_categories(embedder: InBedder, categories: Sequence[Category], instruc
     """
     meanings = [category.meaning for category in categories]
     texts = meanings + [text for category in categories for text in category.examples]
-    vectors = normalize_vectors(embedder.encode(texts, instruction, **options))
+    vectors = normalize_vectors(embedder.encode(texts, instruction, precision="float32", **options))
     owners = np.repeat(np.arange(len(categories)), [len(category.examples) for category in categories])
     return add_examples(vectors[: len(categories)], vectors[len(categories) :], owners)
 

@@ -135,7 +135,7 @@ def _add_effects(results: list[ClusterResult], embedder: InBedder, seed: int, ba
         return results
     from inbedder.grouping.describe.question_effect import describe_effect
 
-    general_vectors = embedder.encode(results[0].texts, batch_size=batch_size)
+    general_vectors = embedder.encode(results[0].texts, batch_size=batch_size, precision="float32")
     effects = [describe_effect(result, general_vectors, seed) for result in results]
     return [
         replace(result, notes=[*result.notes, effect]) if effect else result

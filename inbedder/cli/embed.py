@@ -23,7 +23,6 @@ from inbedder.cli.shared_options import (
     Instruction,
     Model,
     Number,
-    Precision,
     Seed,
     Temperature,
     Threads,
@@ -50,7 +49,6 @@ def embed(
     output: VectorsOutput = Path("vectors.npy"),
     table_options: TableOptions = TableOptions(),
     model: Model = "mini",
-    precision: Precision = "float32",
     batch_size: BatchSize = 32,
     guided: Guided = None,
     engine: Engine = "local",
@@ -63,7 +61,7 @@ def embed(
     """Embed each text under an instruction."""
     if engine == "ray":
         machines = {"workers": workers, "threads": threads, "address": address}
-        options = dict[str, Any](model=model, id_column=id_column, batch_size=batch_size, precision=precision, **model_options)
+        options = dict[str, Any](model=model, id_column=id_column, batch_size=batch_size, **model_options)
         _embed_with_ray(source, table_options, output, instruction, guided, machines, options)
         return
     _check_ray_options(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
@@ -74,9 +72,9 @@ def embed(
 
         with open_vector_writer(output, texts.count) as writer:
             if guided is None:
-                width = embed_stream(embedder, texts, instruction, writer, batch_size, precision)
+                width = embed_stream(embedder, texts, instruction, writer, batch_size)
             else:
-                width = _embed_guided(embedder, texts, instruction, writer, batch_size, guided, precision)
+                width = _embed_guided(embedder, texts, instruction, writer, batch_size, guided)
     print_message(f"{output}: {texts.count} vectors of {width} dimensions.")
 
 
@@ -87,13 +85,10 @@ def _embed_guided(
     writer: VectorWriter,
     batch_size: int,
     sample: int,
-    precision: str,
 ) -> int:
     """Embed all texts at once, which the map from generic vectors needs, and write the vectors."""
     rows, strings = (list(column) for column in zip(*texts, strict=True))
-    from inbedder.vectors.precision import quantize_vectors
-
-    vectors = quantize_vectors(embed_guided(embedder, strings, [instruction], sample, batch_size)[0], precision)
+    vectors = embed_guided(embedder, strings, [instruction], sample, batch_size)[0]
     writer.add(rows, strings, vectors)
     return int(vectors.shape[1])
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from inbedder.embedder import InBedder
     from inbedder.io.outputs import VectorWriter
     from inbedder.io.tables import Table, TextStream
+    from inbedder.option_types import FormatKwargs, PrecisionName
 
 FEELING = re.compile(r"\b(?:feel|feels|feeling|feelings|emotion|emotions|mood)\b", re.IGNORECASE)
 """Words of questions about feelings."""
@@ -100,16 +101,14 @@ def _parse_delimiter(value: str | None) -> str | None:
     return delimiter
 
 
-def embed_stream(
-    embedder: InBedder, texts: TextStream, instruction: str | None, writer: VectorWriter, batch_size: int, precision: str
-) -> int:
+def embed_stream(embedder: InBedder, texts: TextStream, instruction: str | None, writer: VectorWriter, batch_size: int) -> int:
     """Embed texts window by window and write the vectors; return their dimension."""
     from tqdm.auto import tqdm
 
     from inbedder.encoding.prompt_runner import MIN_PROGRESS_TEXTS, PROMPTS_PER_WINDOW
     from inbedder.errors import TextCutWarning
 
-    options: dict[str, Any] = {"batch_size": batch_size, "precision": precision, "show_progress_bar": False}
+    options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": False}
     stream, width, truncated_count = iter(texts), 0, 0
     with tqdm(total=texts.count, desc="Embedding", unit=" texts", disable=texts.count < MIN_PROGRESS_TEXTS or None) as bar:
         while window := list(islice(stream, PROMPTS_PER_WINDOW)):
@@ -138,20 +137,26 @@ def embed_stream(
 def embed_texts(
     embedder: InBedder, texts: list[str], instructions: Sequence[str], guided: int | None, batch_size: int
 ) -> Sequence[Any]:
-    """Embed texts under each instruction; ``guided`` is the sample size of ``embed_guided``, or None to encode all texts."""
+    """Embed texts in float32; ``guided`` is the sample size of ``embed_guided``, or None to encode all texts."""
     if guided is not None:
-        return embed_guided(embedder, texts, instructions, guided, batch_size)
-    return list(embedder.encode_many(texts, instructions, batch_size=batch_size))
+        return embed_guided(embedder, texts, instructions, guided, batch_size, "float32")
+    return list(embedder.encode_many(texts, instructions, batch_size=batch_size, precision="float32"))
 
 
 def embed_guided(
-    embedder: InBedder, texts: list[str], instructions: Sequence[str | None], sample: int, batch_size: int
+    embedder: InBedder,
+    texts: list[str],
+    instructions: Sequence[str | None],
+    sample: int,
+    batch_size: int,
+    precision: PrecisionName | None = None,
 ) -> list[Any]:
     """Embed texts under each instruction by encoding a sample and mapping the rest; print the quality of the map."""
-    generic = embedder.encode(texts, batch_size=batch_size)
+    generic = embedder.encode(texts, batch_size=batch_size, precision="float32")
     results = []
     for instruction in instructions:
-        vectors = embedder.encode_guided(texts, instruction, sample=sample, generic=generic, batch_size=batch_size)
+        options: FormatKwargs = {"batch_size": batch_size, "precision": precision}
+        vectors = embedder.encode_guided(texts, instruction, sample=sample, generic=generic, **options)
         count = len(texts if vectors.sample is None else vectors.sample)
         quality = f"; the rest were mapped (cosine to encoded vectors: {vectors.cosine:.2f})" if count < len(texts) else ""
         print_message(f"{count} of {len(texts)} texts were encoded under {instruction or 'no question'!r}{quality}.")

@@ -11,9 +11,6 @@ from typing import Annotated
 
 import typer
 
-from inbedder.errors import InbedderError
-from inbedder.vectors.precision import check_precision
-
 INPUT, OUTPUT, ANSWERS, SPEED, JOBS = "Input", "Output", "Answers", "Speed", "Jobs with Ray"
 """Panels of options in --help; options without a panel come first."""
 TABLE_TYPES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx")
@@ -31,7 +28,7 @@ Instruction = Annotated[
         "-i",
         "--instruction",
         help="The question to ask about each text, or a named one such as @topic.",
-        callback=lambda value: check_question(value),
+        callback=lambda value: check_instruction(value),
     ),
 ]
 Instructions = Annotated[
@@ -40,7 +37,7 @@ Instructions = Annotated[
         "-i",
         "--instruction",
         help="The question to group by, or a named one such as @topic; repeat to compare groupings.",
-        callback=lambda values: [check_question(value) for value in values],
+        callback=lambda values: [check_instruction(value) for value in values],
     ),
 ]
 TextColumn = Annotated[
@@ -59,15 +56,6 @@ GuardCells = Annotated[
 ]
 Model = Annotated[str, typer.Option(help="mini, small, medium or multilingual (see inbedder models), a folder or a hub id.")]
 VectorsOutput = Annotated[Path, typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray, a folder.")]
-Precision = Annotated[
-    str,
-    typer.Option(
-        help="Number format of the vectors: float32, int8 or uint8 (a quarter of the size), binary or ubinary (one bit per "
-        "number, packed into bytes).",
-        callback=lambda value: _check_precision(value),
-        rich_help_panel=OUTPUT,
-    ),
-]
 IdColumn = Annotated[str | None, typer.Option(help="Column of unique ids; default: the row number.", rich_help_panel=JOBS)]
 Number = Annotated[int, typer.Option("-n", "--n", min=1, help="Number of answers per text.", rich_help_panel=ANSWERS)]
 Temperature = Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=ANSWERS)]
@@ -92,14 +80,6 @@ Threads = Annotated[
 Address = Annotated[
     str | None, typer.Option(help="Address of a running Ray cluster; default: this machine.", rich_help_panel=JOBS)
 ]
-
-
-def _check_precision(value: str) -> str:
-    """Check the precision of vectors before the model is loaded."""
-    try:
-        return check_precision("precision", value)
-    except InbedderError as error:
-        raise typer.BadParameter(str(error), param_hint="--precision") from error
 
 
 DIRECTION_MARKS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -154,11 +134,11 @@ def parse_group_count(k: str) -> int | str:
     return k if k == "auto" else int(k)
 
 
-def check_question(question: str | None) -> str | None:
+def check_instruction(instruction: str | None) -> str | None:
     """Return the value of ``-i``, or raise BadParameter if it is blank."""
-    if question is not None and not question.strip():
+    if instruction is not None and not instruction.strip():
         raise typer.BadParameter("the question is empty.", param_hint="-i")
-    return question
+    return instruction
 
 
 def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:

@@ -34,7 +34,6 @@ from inbedder.models.install import ADAPTERS
 from inbedder.options import Options
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.runtime.user_paths import expand_name, expand_path
-from inbedder.vectors.precision import check_precision
 
 SPARE_CPUS = 2
 """CPUs for reading, splitting and writing, in addition to one per worker."""
@@ -100,7 +99,6 @@ def embed_job(
     id_column: str | None = None,
     batch_size: int = 32,
     normalize_embeddings: bool = False,
-    precision: str = "float32",
     shard_rows: int | None = None,
     show_progress_bar: bool | None = None,
     **options: Any,
@@ -116,12 +114,11 @@ def embed_job(
         text_column: The column of the texts; None guesses.
         id_column: A column of distinct whole numbers or texts; None takes the row number, from 1.
         batch_size: Maximum number of texts in one pass of a model.
-        normalize_embeddings: Scale vectors to length 1.
-        precision: The precision of the vectors, as in ``InBedder.encode``.
+        normalize_embeddings: Whether to scale vectors to length 1; False takes the model's default.
         shard_rows: Maximum number of rows in a part, and thus the work that a kill can cost each worker; None depends on the
             number of rows.
         show_progress_bar: Whether to show Ray's progress bars; None shows them in a terminal.
-        **options: All other arguments of ``InBedder``.
+        **options: All other arguments of ``InBedder``, such as ``truncate_dim`` and ``precision``.
 
     Returns:
         The counts.
@@ -149,9 +146,8 @@ def embed_job(
     name, folder = expand_name(model), expand_path(output).absolute()
     name = str(Path(name).absolute()) if name not in ADAPTERS and Path(name).is_dir() else name
     model_description = _describe_options(name, options)
-    encode: dict[str, Any] = {"batch_size": batch_size, "precision": check_precision("precision", precision)}
+    encode: dict[str, Any] = {"batch_size": batch_size, "normalize_embeddings": normalize_embeddings}
     encode["instruction"] = None if instruction is None else resolve_instruction(instruction)
-    encode["normalize_embeddings"] = normalize_embeddings
     scanned = scan_source(os.fspath(source), text_column, id_column)
     description = {
         "inbedder": __version__,
@@ -159,9 +155,8 @@ def embed_job(
         "text_column": [file.text_column for file in scanned.files],
         "id_column": id_column,
         "instruction": encode["instruction"],
-        "normalize_embeddings": normalize_embeddings,
-        "precision": precision,
         **model_description,
+        "normalize_embeddings": normalize_embeddings or model_description["normalize_embeddings"],
     }
     part_rows = shard_rows or max(batch_size, min(MAX_PART_ROWS, -(-scanned.rows // (8 * machines.workers))))
     with open_job(folder, description):

@@ -140,11 +140,11 @@ class Embedder:
 
         torch.set_num_threads(min(threads, os.cpu_count() or 1))
         self.options, self.cut_texts, self.is_language_checked = encode, 0, False
-        dtype = PRECISIONS[encode.get("precision", "float32")]
-        self.vector_type = pyarrow.list_(pyarrow.from_numpy_dtype(dtype))
         self.problem: InbedderError | None = None
         try:
             self.model = InBedder(**model)
+            dtype = PRECISIONS[self.model.options.encoding.precision]
+            self.vector_type = pyarrow.list_(pyarrow.from_numpy_dtype(dtype))
             check_spec(folder, self.model.spec)
         except InbedderError as error:  # raised with the first shard: when an actor fails to start, Ray prints a long report
             self.problem = ModelError(str(error)) if isinstance(error, MissingExtraError) else error

@@ -59,7 +59,7 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         reencoding=(options.reencoding or Reencoding()) if pooling == "re-enc" else None,
         subtract_instruction=_choose_first(options.subtract_instruction, settings.subtract_instruction, False),
         beside=beside,
-        normalize=_choose_first(options.normalize, settings.normalize, False),
+        normalize_embeddings=_choose_first(options.normalize_embeddings, settings.normalize, False),
     )
 
 

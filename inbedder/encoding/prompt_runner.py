@@ -67,7 +67,7 @@ class RunOptions:
 def run_prompts(
     tokenizer: PromptTokenizer,
     texts: Sequence[str],
-    questions: Sequence[tuple[str, ...]],
+    instructions: Sequence[tuple[str, ...]],
     run_batch: RunBatch,
     run_options: RunOptions,
     *,
@@ -81,7 +81,7 @@ def run_prompts(
     Args:
         tokenizer: The model's tokenizer of prompts.
         texts: n texts.
-        questions: n tuples of m instructions each.
+        instructions: n tuples of m instructions each.
         run_batch: Computes the results of a batch.
         run_options: Batch size (in prompts, or in texts if m is above 1) and progress bar.
         max_tokens: Maximum number of padded tokens in one batch.
@@ -96,7 +96,7 @@ def run_prompts(
         InputError: When an instruction leaves no room for any text.
     """
     rows: dict[Unit, list[int]] = defaultdict(list)
-    for row, unit in enumerate(zip(texts, questions, strict=True)):
+    for row, unit in enumerate(zip(texts, instructions, strict=True)):
         rows[unit].append(row)
     show = run_options.show_progress_bar
     is_hidden = not show if show is not None else (len(texts) < MIN_PROGRESS_TEXTS or None)
@@ -187,13 +187,13 @@ def _prepare(
     if len(cached_results) == len(units):
         return cached_results, []
     prompts = iter(tokenizer([text for text, _ in pairs], [instruction for _, instruction in pairs]))
-    return cached_results, [[next(prompts) for _ in questions] for _, questions in units]
+    return cached_results, [[next(prompts) for _ in instructions] for _, instructions in units]
 
 
 def _list_pairs(unit: Unit) -> list[Pair]:
     """List a unit's pairs of text and instruction."""
-    text, questions = unit
-    return [(text, instruction) for instruction in questions]
+    text, instructions = unit
+    return [(text, instruction) for instruction in instructions]
 
 
 def _flatten(rows: Sequence[Sequence[Any]]) -> list[Any]:
@@ -243,7 +243,7 @@ class PromptRunner:
     def pool(
         self,
         texts: Sequence[str],
-        questions: Sequence[tuple[str, ...]],
+        instructions: Sequence[tuple[str, ...]],
         filter_words: Sequence[str],
         run_options: RunOptions,
     ) -> Vectors:
@@ -251,7 +251,7 @@ class PromptRunner:
 
         Args:
             texts: n texts, n at least 1.
-            questions: n tuples of m instructions.
+            instructions: n tuples of m instructions.
             filter_words: Words whose hidden states are left out of an answer's mean.
             run_options: Batch size and progress bar.
 
@@ -261,17 +261,17 @@ class PromptRunner:
         Raises:
             InputError: When an instruction leaves no room for a text.
         """
-        count = len(questions[0])
+        count = len(instructions[0])
         if count > 1 and (reason := explain_not_shared(self.backbone, str(self.encoding.pooling), self.tokenizer.template)):
             logger.info("Each instruction reads the texts again: %s.", reason)
-            single_questions = [[(row[number],) for row in questions] for number in range(count)]
-            return np.concatenate([self.pool(texts, column, filter_words, run_options) for column in single_questions])
+            single_instructions = [[(row[number],) for row in instructions] for number in range(count)]
+            return np.concatenate([self.pool(texts, column, filter_words, run_options) for column in single_instructions])
         filter_ids = self.tokenizer.find_token_ids(filter_words)
         budget = self.max_batch_tokens if count == 1 else TOKEN_BUDGET  # shared states are counted once each
         run_batch = self._embed_shared if count > 1 else lambda batch: self._embed(batch, filter_ids)
         space = self._get_space("vectors", pack_vector, unpack_vector, filter_words)
         options: dict[str, Any] = {"max_tokens": budget, "space": space, "side_by_side": self._runs_side_by_side}
-        results = run_prompts(self.tokenizer, texts, questions, run_batch, run_options, verb="Embedding", **options)
+        results = run_prompts(self.tokenizer, texts, instructions, run_batch, run_options, verb="Embedding", **options)
         vectors = np.empty((count, 0, 0), dtype=np.float32)
         for rows, row_vectors in results:
             if not vectors.shape[1]:
@@ -303,10 +303,10 @@ class PromptRunner:
             return [ScoredAnswer(*pair) for pair in json.loads(data)]
 
         space = self._get_space(SCORED_ANSWERS, lambda pairs: json.dumps(pairs).encode(), unpack, sampling=sampling)
-        questions, budget = [(instruction,) for instruction in instructions], self.max_batch_tokens
+        single_instructions, budget = [(instruction,) for instruction in instructions], self.max_batch_tokens
         answers: list[list[ScoredAnswer]] = [[] for _ in texts]
         options: dict[str, Any] = {"max_tokens": budget, "space": space, "side_by_side": self._runs_side_by_side}
-        results = run_prompts(self.tokenizer, texts, questions, answer_batch, run_options, verb="Answering", **options)
+        results = run_prompts(self.tokenizer, texts, single_instructions, answer_batch, run_options, verb="Answering", **options)
         for rows, (row_answers,) in results:
             for row in rows:
                 answers[row] = [answer._replace(text=answer.text.strip()) for answer in row_answers]

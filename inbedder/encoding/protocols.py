@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from inbedder.options import Options
-from inbedder.prompting.templates import DefaultInstructions, PromptTemplate
+from inbedder.backbones.protocol import Backbone
+from inbedder.prompting.templates import PromptTemplate
 from inbedder.vector_spec import VectorSpec
 from inbedder.vectors.vectors import Vectors
 
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
 class Encoder(Protocol):
     """A complete model, such as ``InBedder``."""
-
-    options: Options
-    """All options of the model."""
-    parts: Any
-    """The model's ``Parts``."""
-    defaults: DefaultInstructions
-    """The instructions of calls without a question."""
 
     @property
     def name(self) -> str:
@@ -48,8 +41,9 @@ class Encoder(Protocol):
     def dimension(self) -> int:
         """The length of a vector."""
 
-    def encode(self, texts: Any = None, instruction: Any = None, **options: Any) -> Vectors:
-        """Embed n texts under an instruction: float32, shape (n, d)."""
+    @property
+    def encode(self) -> Callable[..., Vectors]:
+        """Embed n texts under an instruction: float32, shape (n, d). See ``InBedder.encode``."""
 
     def encode_many(
         self, texts: Any, instructions: Sequence[str], *, batch_size: int = 32, show_progress_bar: bool | None = None
@@ -62,8 +56,8 @@ class Encoder(Protocol):
     def replace(self, **options: Unpack[ChangeableKwargs]) -> Self:
         """Return a copy with other options, which shares the weights."""
 
-    def with_parts(self, parts: Any) -> Self:
-        """Return a model of other parts."""
+    def wrap_backbone(self, wrap_backbone: Callable[[Backbone], Any]) -> Self:
+        """Return a copy with a wrapped backbone."""
 
     def to(self, device: str | torch.device) -> Self:
         """Move the model to another device."""

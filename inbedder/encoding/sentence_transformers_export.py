@@ -40,7 +40,7 @@ from inbedder.vectors.pooling import POOLINGS
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from inbedder.encoding.parts import Parts
+    from inbedder.encoding.pipeline import EncodingPipeline
 
 MODEL_FOLDER = "model"
 """The model's folder inside an exported folder that needs inbedder."""
@@ -69,98 +69,106 @@ model.encode(texts, prompt={prompt})
 """
 
 
-def export_model(parts: Parts, folder: str | os.PathLike[str]) -> None:
+def export_model(pipeline: EncodingPipeline, folder: str | os.PathLike[str]) -> None:
     """Write a folder that ``SentenceTransformer(folder)`` loads.
 
     Args:
-        parts: The model.
+        pipeline: The model.
         folder: A new or empty folder.
 
     Raises:
-        InputError: When the folder is not empty.
+        InputError: When the folder is not empty, or the model's ``precision`` is not float32.
         ModelError: When the weights cannot be written, or are two models'.
         MissingExtraError: When sentence-transformers is not installed.
     """
     target = expand_path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{format_value(str(target))} is not empty. Choose a new folder.")
+    if (precision := pipeline.options.encoding.precision) != "float32":
+        raise InputError(
+            f"An exported model has no precision={precision!r}. Export model.replace(precision='float32'), and pass precision to "
+            "SentenceTransformer.encode."
+        )
     try:
         library_version = version("sentence-transformers")
     except ImportError as error:
         raise MissingExtraError("sentence-transformers") from error
-    weights = parts.backbone.model
-    if not isinstance(weights, nn.Module) or parts.options.model.quantization or parts.options.model.is_onnx:
+    weights = pipeline.backbone.model
+    if not isinstance(weights, nn.Module) or pipeline.options.model.quantization or pipeline.options.model.is_onnx:
         raise ModelError(
-            f"The weights of {parts.options.model.model} cannot be written. Load it with its usual backbone and no quantization."
+            f"The weights of {pipeline.options.model.model} cannot be written. Load it with its usual backbone and no "
+            "quantization."
         )
     with atomic_folder(target) as temporary:
-        _write_folder(parts, temporary, library_version)
+        _write_folder(pipeline, temporary, library_version)
 
 
-def _write_folder(parts: Parts, target: Path, library_version: str) -> None:
+def _write_folder(pipeline: EncodingPipeline, target: Path, library_version: str) -> None:
     """Write all files, for the installed version of sentence-transformers."""
-    chat_tokenizer = None if parts.backbone.kind == "embedding" else _make_chat_tokenizer(parts)
-    is_plain = _is_prefix(parts) if parts.backbone.kind == "embedding" else chat_tokenizer is not None
+    chat_tokenizer = None if pipeline.backbone.kind == "embedding" else _make_chat_tokenizer(pipeline)
+    is_plain = _is_prefix(pipeline) if pipeline.backbone.kind == "embedding" else chat_tokenizer is not None
     model_folder = target if is_plain else target / MODEL_FOLDER
     model_folder.mkdir(exist_ok=True)
-    _write_model(parts, chat_tokenizer or parts.backbone.tokenizer, model_folder)
-    if is_plain or parts.backbone.kind == "embedding":
-        _write_modules(model_folder, _write_built_in_modules(parts, model_folder))
+    _write_model(pipeline, chat_tokenizer or pipeline.backbone.tokenizer, model_folder)
+    if is_plain or pipeline.backbone.kind == "embedding":
+        _write_modules(model_folder, _write_built_in_modules(pipeline, model_folder))
     if not is_plain:
         _write_modules(target, [("0", MODEL_FOLDER, INBEDDER_MODULE)])
-    _write_json(model_folder / SPEC_FILE, parts.spec.to_dict())
-    prompts = {"query": "", "document": ""} | _list_prompts(parts)
+    _write_json(model_folder / SPEC_FILE, pipeline.spec.to_dict())
+    prompts = {"query": "", "document": ""} | _list_prompts(pipeline)
     default = prompts.pop("", None)
     if default:
         prompts["default"] = default
     config: dict[str, Any] = {"__version__": {"sentence_transformers": library_version}, "similarity_fn_name": "cosine"}
     config |= {"prompts": prompts, "default_prompt_name": "default" if default else None, "model_type": "SentenceTransformer"}
     _write_json(target / "config_sentence_transformers.json", config)
-    (target / "README.md").write_text(_make_card(parts, is_plain), encoding="utf-8")
+    (target / "README.md").write_text(_make_card(pipeline, is_plain), encoding="utf-8")
 
 
-def _has_plain_states(parts: Parts) -> bool:
+def _has_plain_states(pipeline: EncodingPipeline) -> bool:
     """Whether a vector is only the last layer's pooled states, which built-in modules compute."""
-    encoding = parts.options.encoding
-    is_combined = encoding.subtract_instruction or encoding.filter_words or parts.second_model is not None
+    encoding = pipeline.options.encoding
+    is_combined = encoding.subtract_instruction or encoding.filter_words or pipeline.second_model is not None
     is_changed = is_combined or encoding.truncate_dim is not None
-    return encoding.layer in (-1, parts.backbone.num_layers) and not is_changed and parts.base is None
+    return encoding.layer in (-1, pipeline.backbone.num_layers) and not is_changed and pipeline.base is None
 
 
-def _has_text_model(parts: Parts) -> bool:
+def _has_text_model(pipeline: EncodingPipeline) -> bool:
     """Whether the base of an adapter reads the text, which no module of sentence-transformers does."""
-    return getattr(parts.backbone, "text_model", None) is not None
+    return getattr(pipeline.backbone, "text_model", None) is not None
 
 
-def _is_prefix(parts: Parts) -> bool:
+def _is_prefix(pipeline: EncodingPipeline) -> bool:
     """Whether an embedding model's prompt is the instruction followed by the text."""
     return (
-        _has_plain_states(parts)
-        and parts.template.without_template
-        and parts.template.extract_instruction("") is not None
+        _has_plain_states(pipeline)
+        and pipeline.template.without_template
+        and pipeline.template.extract_instruction("") is not None
         and not (
-            parts.template.fixed_parts[2] or parts.template.pattern.endswith("{instruction}") or parts.template.without_input
+            pipeline.template.fixed_parts[2]
+            or pipeline.template.pattern.endswith("{instruction}")
+            or pipeline.template.without_input
         )
     )
 
 
-def _make_chat_tokenizer(parts: Parts) -> PreTrainedTokenizerBase | None:
+def _make_chat_tokenizer(pipeline: EncodingPipeline) -> PreTrainedTokenizerBase | None:
     """Return a tokenizer whose chat template renders our prompts from system and user messages; None if there is no such."""
-    pooling = {"masked": "avg-gen", "causal": "1st-gen"}.get(parts.backbone.kind)
+    pooling = {"masked": "avg-gen", "causal": "1st-gen"}.get(pipeline.backbone.kind)
     if (
-        str(parts.options.encoding.pooling) != pooling
-        or not _has_plain_states(parts)
-        or parts.tokenizer.truncation_side != "right"
-        or _has_text_model(parts)
+        str(pipeline.options.encoding.pooling) != pooling
+        or not _has_plain_states(pipeline)
+        or pipeline.tokenizer.truncation_side != "right"
+        or _has_text_model(pipeline)
     ):
         return None
-    tokenizer = deepcopy(parts.backbone.tokenizer)
+    tokenizer = deepcopy(pipeline.backbone.tokenizer)
     encoding = tokenizer("a").encodings[0]
     num_opening, num_closing = count_special_edges(encoding)
     opening = tokenizer.convert_ids_to_tokens(encoding.ids[:num_opening])
     closing = tokenizer.convert_ids_to_tokens(encoding.ids[len(encoding.ids) - num_closing :])
-    masks = [tokenizer.mask_token] * parts.backbone.mask_length
-    tokenizer.chat_template = _make_chat_template(parts, "".join(opening), "".join([*masks, *closing]))
+    masks = [tokenizer.mask_token] * pipeline.backbone.mask_length
+    tokenizer.chat_template = _make_chat_template(pipeline, "".join(opening), "".join([*masks, *closing]))
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
@@ -169,22 +177,22 @@ def _make_chat_tokenizer(parts: Parts) -> PreTrainedTokenizerBase | None:
             messages = [{"role": "user", "content": text}]
             messages = [{"role": "system", "content": instruction}, *messages] if instruction else messages
             ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True)["input_ids"]
-            question = instruction or resolve_instruction(parts.defaults.any)
-            if list(ids) != parts.tokenizer([text], [question])[0].ids.tolist():
+            question = instruction or resolve_instruction(pipeline.defaults.any)
+            if list(ids) != pipeline.tokenizer([text], [question])[0].ids.tolist():
                 return None
     return tokenizer
 
 
-def _make_chat_template(parts: Parts, opening: str, closing: str) -> str:
+def _make_chat_template(pipeline: EncodingPipeline, opening: str, closing: str) -> str:
     """Write our template in Jinja: the system message is the instruction, the last message the text."""
-    template = parts.template
+    template = pipeline.template
     before, middle, after = template.fixed_parts
     first, second = ("text", "question") if template.text_first else ("question", "text")
     prompt = _join_parts(opening + before, first, middle, second, after + closing)
     if template.without_input:
         before, after = template.without_input.split("{instruction}")
         prompt = f"({prompt}) if text else ({_join_parts(opening + before, 'question', after + closing)})"
-    default = json.dumps(resolve_instruction(parts.defaults.any))
+    default = json.dumps(resolve_instruction(pipeline.defaults.any))
     return (
         "{%- set text = messages[-1]['content'] -%}"
         f"{{%- set question = messages[0]['content'] if messages[0]['role'] == 'system' else {default} -%}}"
@@ -197,12 +205,12 @@ def _join_parts(*parts: str) -> str:
     return " ~ ".join(part if number % 2 else json.dumps(part) for number, part in enumerate(parts))
 
 
-def _write_built_in_modules(parts: Parts, folder: Path) -> list[tuple[str, str, str]]:
+def _write_built_in_modules(pipeline: EncodingPipeline, folder: Path) -> list[tuple[str, str, str]]:
     """Write sentence-transformers' own modules; return name, folder and class of each."""
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
-    kind, tokenizer = parts.backbone.kind, parts.backbone.tokenizer
+    kind, tokenizer = pipeline.backbone.kind, pipeline.backbone.tokenizer
     modalities = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
     if kind != "embedding":
         modalities["message"] = {**modalities["text"], "format": "flat"}
@@ -210,16 +218,16 @@ def _write_built_in_modules(parts: Parts, folder: Path) -> list[tuple[str, str, 
         "transformer_task": "feature-extraction",
         "modality_config": modalities,
         "module_output_name": "token_embeddings",
-        "max_seq_length": parts.tokenizer.max_length,
+        "max_seq_length": pipeline.tokenizer.max_length,
     }
     _write_json(folder / "sentence_bert_config.json", config)
-    width = parts.backbone.model.config.get_text_config().hidden_size
-    pooling = str(parts.options.encoding.pooling)
+    width = pipeline.backbone.model.config.get_text_config().hidden_size
+    pooling = str(pipeline.options.encoding.pooling)
     modules: list[Any] = [Pooling(width, POOLINGS[pooling].mode, include_prompt=pooling != "text-mean")]
     if kind == "masked":
         tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))]
         modules.insert(0, WordWeights(tokens, {str(tokenizer.mask_token): 1.0}, unknown_word_weight=0.0))
-    for layer in getattr(parts.backbone, "output_layers", ()):
+    for layer in getattr(pipeline.backbone, "output_layers", ()):
         if isinstance(layer, nn.Sequential):
             linear, activation = layer
             dense = Dense(linear.in_features, linear.out_features, linear.bias is not None, activation)
@@ -227,7 +235,7 @@ def _write_built_in_modules(parts: Parts, folder: Path) -> list[tuple[str, str, 
             modules.append(dense)
         else:
             modules.append(Normalize())
-    if parts.options.encoding.normalize and not isinstance(modules[-1], Normalize):
+    if pipeline.options.encoding.normalize_embeddings and not isinstance(modules[-1], Normalize):
         modules.append(Normalize())
     entries = [("0", "", f"{Transformer.__module__}.{Transformer.__name__}")]
     for number, module in enumerate(modules, 1):
@@ -238,49 +246,49 @@ def _write_built_in_modules(parts: Parts, folder: Path) -> list[tuple[str, str, 
     return entries
 
 
-def _write_model(parts: Parts, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+def _write_model(pipeline: EncodingPipeline, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Write weights, tokenizer and settings that ``InBedder(folder)`` loads."""
-    weights: Any = parts.backbone.model
-    if _has_text_model(parts):  # two models share the base, so the adapter is written; the base is loaded by its name
+    weights: Any = pipeline.backbone.model
+    if _has_text_model(pipeline):  # two models share the base, so the adapter is written; the base is loaded by its name
         for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
-            shutil.copy(Path(str(parts.backbone.adapter)) / name, folder)
+            shutil.copy(Path(str(pipeline.backbone.adapter)) / name, folder)
     else:
         with torch.inference_mode(False):
             weights.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     settings = {
-        "template": parts.template.pattern if parts.template.name == "custom" else parts.template.name,
-        "backbone": "embedding" if parts.backbone.kind == "embedding" else None,
-        "base": parts.settings.base if _has_text_model(parts) else None,
-        "mask_length": parts.backbone.mask_length or None,
-        "late_interaction": parts.settings.late_interaction,
-        "language_directions": parts.settings.language_directions,
-        "question_adapter": parts.settings.question_adapter,
-        "max_new_tokens": parts.options.encoding.max_new_tokens,
-        "min_confidence": parts.options.encoding.min_confidence or None,
-        "normalize": parts.options.encoding.normalize or None,
-        "base_encoder": parts.settings.base_encoder,
-        "matryoshka_dims": parts.settings.matryoshka_dims,
+        "template": pipeline.template.pattern if pipeline.template.name == "custom" else pipeline.template.name,
+        "backbone": "embedding" if pipeline.backbone.kind == "embedding" else None,
+        "base": pipeline.settings.base if _has_text_model(pipeline) else None,
+        "mask_length": pipeline.backbone.mask_length or None,
+        "late_interaction": pipeline.settings.late_interaction,
+        "language_directions": pipeline.settings.language_directions,
+        "question_adapter": pipeline.settings.question_adapter,
+        "max_new_tokens": pipeline.options.encoding.max_new_tokens,
+        "min_confidence": pipeline.options.encoding.min_confidence or None,
+        "normalize": pipeline.options.encoding.normalize_embeddings or None,
+        "base_encoder": pipeline.settings.base_encoder,
+        "matryoshka_dims": pipeline.settings.matryoshka_dims,
     }
     _write_json(folder / SETTINGS_FILE, {name: value for name, value in settings.items() if value is not None})
 
 
-def _list_prompts(parts: Parts) -> dict[str, str]:
+def _list_prompts(pipeline: EncodingPipeline) -> dict[str, str]:
     """List the prefixes or system messages that sentence-transformers uses, by name; "" is the default."""
     questions = {name: str(question) for name, question in read_prompts("instructions").items()}
-    if parts.backbone.kind != "embedding":
+    if pipeline.backbone.kind != "embedding":
         return questions
     questions |= {
-        "query": parts.defaults.query or "",
-        "document": parts.defaults.document or "",
-        "": resolve_instruction(parts.defaults.any),
+        "query": pipeline.defaults.query or "",
+        "document": pipeline.defaults.document or "",
+        "": resolve_instruction(pipeline.defaults.any),
     }
-    if not _is_prefix(parts):
+    if not _is_prefix(pipeline):
         return questions
-    return {name: parts.template.render("", question).string if question else "" for name, question in questions.items()}
+    return {name: pipeline.template.render("", question).string if question else "" for name, question in questions.items()}
 
 
-def _make_card(parts: Parts, is_plain: bool) -> str:
+def _make_card(pipeline: EncodingPipeline, is_plain: bool) -> str:
     """Fill in the model card."""
     requirements = "It needs only sentence-transformers 6.2 or later."
     if not is_plain:
@@ -288,14 +296,14 @@ def _make_card(parts: Parts, is_plain: bool) -> str:
             "inbedder computes its vectors: install it (`pip install inbedder`), and let sentence-transformers import it with "
             f'`trust_remote_code=True`. `InBedder("FOLDER/{MODEL_FOLDER}")` loads the model itself.'
         )
-    prompt = _list_prompts(parts)["complaint"] if is_plain else resolve_instruction("@complaint")
+    prompt = _list_prompts(pipeline)["complaint"] if is_plain else resolve_instruction("@complaint")
     return _CARD.format(
         trust="" if is_plain else ", trust_remote_code=True",
         prompt=json.dumps(prompt),
         requirements=requirements,
-        name=Path(parts.options.model.model).name,
-        kind=parts.backbone.kind,
-        pooling=str(parts.options.encoding.pooling),
+        name=Path(pipeline.options.model.model).name,
+        kind=pipeline.backbone.kind,
+        pooling=str(pipeline.options.encoding.pooling),
         version=version("inbedder"),
     )
 

@@ -9,6 +9,7 @@ import torch
 
 from inbedder.encoding.protocols import Encoder
 from inbedder.errors import InputError, format_names, format_value
+from inbedder.prompting.templates import DefaultInstructions, PromptTemplate
 
 ENCODE_KWARGS = ("batch_size", "normalize_embeddings", "truncate_dim", "precision", "show_progress_bar", "filter_words")
 """Keywords of ``encode`` itself."""
@@ -29,12 +30,18 @@ ALTERNATIVES = {
 
 
 def encode_with_kwargs(
-    model: Encoder, texts: Any, instruction: Any, kwargs: Mapping[str, Any], options: Mapping[str, Any]
+    model: Encoder,
+    defaults: DefaultInstructions,
+    texts: Any,
+    instruction: Any,
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> Any:
     """Embed texts for a caller who uses sentence-transformers' keywords.
 
     Args:
         model: The model.
+        defaults: The model's instructions of calls without one.
         texts: The argument ``texts``; None if the caller uses ``sentences`` or ``inputs``.
         instruction: The argument ``instruction``; None if the caller uses ``prompt`` or ``prompt_name``.
         kwargs: sentence-transformers' keywords. ``device`` moves the model, as in sentence-transformers.
@@ -53,7 +60,7 @@ def encode_with_kwargs(
         raise InputError(f"encode takes the texts once, but got them {len(inputs)} times. Pass only texts.")
     if kwargs.get("device") is not None:
         model.to(kwargs["device"])
-    vectors = model.encode(inputs[0], choose_instruction(model, instruction, kwargs), **options)
+    vectors = model.encode(inputs[0], _choose_instruction(model.template, defaults, instruction, kwargs), **options)
     if kwargs.get("convert_to_tensor"):
         return torch.from_numpy(vectors).to(model.device)
     if kwargs.get("convert_to_numpy", True):
@@ -67,32 +74,22 @@ def has_prompt(kwargs: Mapping[str, Any]) -> bool:
     return kwargs.get("prompt") is not None or kwargs.get("prompt_name") is not None
 
 
-def choose_instruction(model: Encoder, instruction: Any, kwargs: Mapping[str, Any]) -> Any:
-    """Choose among an instruction, a prompt and the name of a prompt.
-
-    Args:
-        model: The model; a prompt that its template renders from an instruction is replaced by that instruction.
-        instruction: The argument ``instruction`` of ``encode``.
-        kwargs: ``prompt`` (an instruction) and ``prompt_name`` ("query", "document", or a named instruction without its @).
-
-    Returns:
-        An instruction for ``encode``.
-
-    Raises:
-        InputError: When more than one is passed, or one has the wrong type.
-    """
+def _choose_instruction(
+    template: PromptTemplate, defaults: DefaultInstructions, instruction: Any, kwargs: Mapping[str, Any]
+) -> Any:
+    """Choose among an instruction, a prompt (perhaps rendered by the template) and the name of a prompt."""
     prompt, name = kwargs.get("prompt"), kwargs.get("prompt_name")
     if sum(value is not None for value in (instruction, prompt, name)) > 1:
         raise InputError("Pass only one of instruction, prompt and prompt_name.")
     if prompt is not None:
-        rendered_instruction = model.template.extract_instruction(prompt) if isinstance(prompt, str) else None
+        rendered_instruction = template.extract_instruction(prompt) if isinstance(prompt, str) else None
         return prompt if rendered_instruction is None else rendered_instruction
     if name is None:
         return instruction
     if not isinstance(name, str):
         raise InputError(f"prompt_name must be a string, not {format_value(name)}.")
-    defaults = {"query": model.defaults.query, "document": model.defaults.document}
-    return defaults[name] if name in defaults else f"@{name.removeprefix('@')}"
+    sides = {"query": defaults.query, "document": defaults.document}
+    return sides[name] if name in sides else f"@{name.removeprefix('@')}"
 
 
 def _check_kwargs(kwargs: Mapping[str, Any]) -> None:

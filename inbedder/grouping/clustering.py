@@ -261,7 +261,7 @@ def _find_removed_directions(
     """Find the directions in which the groups of the question ``apart_from`` differ; None without one."""
     if options.apart_from is None:
         return None
-    other_vectors = embedder.encode(rows, options.apart_from, **run_options)
+    other_vectors = embedder.encode(rows, options.apart_from, precision="float32", **run_options)
     with limit_threads(len(rows)):
         return find_group_directions(vectors, group(other_vectors, "auto", options.seed))
 

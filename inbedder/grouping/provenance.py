@@ -102,7 +102,10 @@ class Provenance:
         """
         wordings = self.instruction if isinstance(self.instruction, list) else [self.instruction]
         vectors: Vectors = normalize_vectors(
-            np.mean([normalize_vectors(embedder.encode(texts, wording, **options)) for wording in wordings], axis=0)
+            np.mean(
+                [normalize_vectors(embedder.encode(texts, wording, precision="float32", **options)) for wording in wordings],
+                axis=0,
+            )
         )
         return vectors
 

@@ -102,4 +102,4 @@ class InbedderEmbeddings(TextEmbeddingFunction):
 
     def generate_embeddings(self, texts: Sequence[str]) -> list[Any]:
         """Embed n texts as vectors of length 1."""
-        return list(load_shared(self.name).encode(list(texts), self.instruction, normalize_embeddings=True))
+        return list(load_shared(self.name).encode(list(texts), self.instruction, normalize_embeddings=True, precision="float32"))

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
 from inbedder.integrations.shared_models import load_shared
+from inbedder.option_types import FormatKwargs
 from inbedder.search.model_vectors import score_texts
 
 try:
@@ -54,12 +55,19 @@ class InstructedEmbeddings(Embeddings):
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Embed n documents."""
-        options = {"batch_size": self.batch_size, "normalize_embeddings": True, "show_progress_bar": False}
+        options: FormatKwargs = {
+            "batch_size": self.batch_size,
+            "normalize_embeddings": True,
+            "precision": "float32",
+            "show_progress_bar": False,
+        }
         return list(self.model.encode_document(texts, self.instruction, **options).tolist())
 
     def embed_query(self, text: str) -> list[float]:
         """Embed a query."""
-        return list(self.model.encode_query(text, self.query_instruction, normalize_embeddings=True).tolist())
+        return list(
+            self.model.encode_query(text, self.query_instruction, normalize_embeddings=True, precision="float32").tolist()
+        )
 
 
 class InstructedCompressor(BaseDocumentCompressor):

@@ -12,6 +12,7 @@ from typing import Any
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, MissingExtraError, format_names
 from inbedder.integrations.shared_models import load_shared
+from inbedder.option_types import FormatKwargs
 from inbedder.vector_spec import VectorSpec
 
 try:
@@ -74,7 +75,7 @@ class InstructedEmbedding(BaseEmbedding):
 
     def _get_query_embedding(self, query: str) -> list[float]:
         instruction = self.instruction if self.query_instruction is None else self.query_instruction
-        return list(self._model.encode_query(query, instruction, normalize_embeddings=True).tolist())
+        return list(self._model.encode_query(query, instruction, normalize_embeddings=True, precision="float32").tolist())
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return await asyncio.to_thread(self._get_query_embedding, query)
@@ -83,7 +84,12 @@ class InstructedEmbedding(BaseEmbedding):
         return self._get_text_embeddings([text])[0]
 
     def _get_text_embeddings(self, texts: Sequence[str]) -> list[list[float]]:
-        options = {"batch_size": self.embed_batch_size, "normalize_embeddings": True, "show_progress_bar": False}
+        options: FormatKwargs = {
+            "batch_size": self.embed_batch_size,
+            "normalize_embeddings": True,
+            "precision": "float32",
+            "show_progress_bar": False,
+        }
         return list(self._model.encode_document(list(texts), self.instruction, **options).tolist())
 
     async def _aget_text_embedding(self, text: str) -> list[float]:

@@ -48,5 +48,7 @@ class DocumentBackend:
 
     def embed(self, documents: Sequence[str], verbose: bool = False) -> Vectors:
         """Embed n documents or words: float32, shape (n, d)."""
-        vectors: Vectors = self.embedding_model.encode(list(documents), self.instruction, show_progress_bar=verbose)
+        vectors: Vectors = self.embedding_model.encode(
+            list(documents), self.instruction, precision="float32", show_progress_bar=verbose
+        )
         return vectors

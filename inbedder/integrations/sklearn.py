@@ -23,6 +23,7 @@ from inbedder.grouping.clustering import cluster
 from inbedder.grouping.partition.temperature import compute_probabilities
 from inbedder.integrations.shared_models import load_shared
 from inbedder.io.cell_values import is_blank
+from inbedder.option_types import FormatKwargs
 from inbedder.prompting.templates import check_strings
 from inbedder.vectors.vectors import Vectors, normalize_vectors, similarity
 
@@ -78,9 +79,14 @@ class InstructedVectorizer(TransformerMixin, _TextEstimator):
 
     def transform(self, X: Any) -> Vectors:  # noqa: N803 (scikit-learn's name)
         """Embed n texts: float32, shape (n, d), or a table after ``set_output(transform="pandas")``."""
-        options = {"batch_size": self.batch_size, "normalize_embeddings": self.normalize_embeddings}
+        options: FormatKwargs = {
+            "batch_size": self.batch_size,
+            "normalize_embeddings": self.normalize_embeddings,
+            "precision": "float32",
+            "show_progress_bar": False,
+        }
         model = load_shared(self.model, self.cache)
-        return model.encode(_check_texts(X), self.instruction, show_progress_bar=False, **options)  # type: ignore[arg-type]
+        return model.encode(_check_texts(X), self.instruction, **options)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Name the d dimensions: inbedder0, inbedder1, ..."""
@@ -221,7 +227,7 @@ class InstructedClassifier(ClassifierMixin, _TextEstimator):
     def _embed(self, texts: list[str]) -> Vectors:
         model = load_shared(self.model, self.cache)
         options: dict[str, Any] = {"batch_size": self.batch_size, "show_progress_bar": False}
-        vectors: Vectors = normalize_vectors(model.encode(texts, self.instruction, **options))
+        vectors: Vectors = normalize_vectors(model.encode(texts, self.instruction, precision="float32", **options))
         return vectors
 
 

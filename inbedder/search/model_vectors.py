@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
+from inbedder.option_types import FormatKwargs
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import INSTRUCTED
@@ -30,7 +31,7 @@ def with_cache(model: InBedder, folder: Path) -> InBedder:
     Returns:
         The model, its weights shared; without a cache where the folder cannot be written.
     """
-    if model.store is not None or model.revision == "unknown":
+    if model.pipeline.store is not None or model.revision == "unknown":
         return model
     try:
         return model.replace(cache=folder)
@@ -49,7 +50,7 @@ def encode_generic(model: InBedder, texts: Sequence[str], show_progress_bar: boo
     Returns:
         float32 of length 1, shape (n, k).
     """
-    return normalize_vectors(model.encode(list(texts), show_progress_bar=show_progress_bar))
+    return normalize_vectors(model.encode(list(texts), precision="float32", show_progress_bar=show_progress_bar))
 
 
 def encode_instructed(model: InBedder, texts: Sequence[str], instruction: str, show_progress_bar: bool | None = None) -> Vectors:
@@ -64,7 +65,8 @@ def encode_instructed(model: InBedder, texts: Sequence[str], instruction: str, s
     Returns:
         float32 of length 1, shape (n, d).
     """
-    return normalize_vectors(model.encode(list(texts), resolve_instruction(instruction), show_progress_bar=show_progress_bar))
+    options: FormatKwargs = {"precision": "float32", "show_progress_bar": show_progress_bar}
+    return normalize_vectors(model.encode(list(texts), resolve_instruction(instruction), **options))
 
 
 def name_column(instruction: str) -> str:

@@ -62,7 +62,7 @@ def _list_instructions(model: ServedModel, fields: ClustersRequest) -> list[str 
 
 
 def _group_texts(model: ServedModel, texts: list[str], options: ClusterOptions, instruction: str | None) -> dict[str, object]:
-    vectors, _ = model.embed_texts(texts, instruction, normalized=False)
+    vectors, _ = model.embed_texts(texts, instruction, normalized=False, precision="float32")
     result = cluster(
         texts, instruction, model.embedder, embeddings=vectors, show_progress_bar=False, **dataclasses.asdict(options)
     )

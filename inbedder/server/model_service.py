@@ -17,6 +17,7 @@ from starlette.requests import Request
 from inbedder.embedder import InBedder
 from inbedder.encoding.language_scope import check_language_once
 from inbedder.errors import InputError, ModelError, TemplateError
+from inbedder.option_types import FormatKwargs, PrecisionName
 from inbedder.prompting.batching import get_token_budget
 from inbedder.prompting.templates import resolve_instruction, skip_blank
 from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
@@ -62,9 +63,9 @@ class ServedModel:
         """Wrap a model that requests call ``name``."""
         self.name, self.settings, self.metrics = name, settings, metrics
         self.queue = BatchQueue(settings.batch_size, metrics.passes.labels(name).observe, get_token_budget(embedder.device))
-        if embedder.store is not None:
+        if embedder.pipeline.store is not None:
             _ = embedder.spec  # computed once, before the first request
-        self.embedder = embedder.with_parts(embedder.parts.wrap(lambda backbone: QueuedBackbone(backbone, self.queue)))
+        self.embedder = embedder.wrap_backbone(lambda backbone: QueuedBackbone(backbone, self.queue))
         self.base_encoder = self.embedder.base_encoder
         for encoder in (self.embedder, self.base_encoder):
             _ = encoder and encoder.dimension
@@ -107,16 +108,16 @@ class ServedModel:
 
     def skip_blank(self, instruction: Instruction) -> Instruction:
         """Return None for a blank instruction of a model that answers; for an embedding model it is an empty prompt."""
-        return skip_blank(instruction) if self.embedder.defaults.asks else instruction
+        return skip_blank(instruction) if self.embedder.pipeline.defaults.asks else instruction
 
     def prepare_prompts(
         self, texts: Sequence[str], instruction: Instruction, truncate: str | None = None
     ) -> tuple[InBedder, int]:
         """Tokenize a request; return the model with the prompts, and their number of tokens. "NONE" rejects long texts."""
         instructions = self.check(texts, instruction)
-        parts = self.select_encoder(instruction).parts
-        tokenizer: Any = PreparedPrompts(parts.tokenizer)
-        encoder = self.embedder.with_parts(replace(parts, tokenizer=tokenizer))
+        pipeline = self.select_encoder(instruction).pipeline
+        tokenizer: Any = PreparedPrompts(pipeline.tokenizer)
+        encoder = self.embedder.with_pipeline(replace(pipeline, tokenizer=tokenizer))
         prompts = self._tokenize(tokenizer, texts, instructions)
         tokens = sum(len(prompt.ids) for prompt in prompts)
         if truncate == "NONE" and (cut_indices := [index for index, prompt in enumerate(prompts) if prompt.is_cut]):
@@ -153,7 +154,7 @@ class ServedModel:
         if long_texts := [number for number, text in enumerate(texts) if len(text) > settings.max_characters]:
             raise RefusalError(422, f"Text {long_texts[0]} is longer than {settings.max_characters:,} characters. Split it.")
         if instruction is None:
-            return [resolve_instruction(self.select_encoder(None).defaults.any)] * len(texts)
+            return [resolve_instruction(self.select_encoder(None).pipeline.defaults.any)] * len(texts)
         if isinstance(instruction, str):
             return [self._resolve_instruction(instruction)] * len(texts)
         if len(instruction) != len(texts):
@@ -177,6 +178,7 @@ class ServedModel:
         truncate: str | None = None,
         normalized: bool = True,
         dimensions: int | None = None,
+        precision: PrecisionName | None = None,
     ) -> tuple[Vectors, int]:
         """Embed the texts of a request.
 
@@ -186,9 +188,10 @@ class ServedModel:
             truncate: "NONE" rejects texts that are too long; otherwise they are cut.
             normalized: Scale vectors to length 1.
             dimensions: Length of the vectors; None for the model's.
+            precision: Precision of the vectors; None for the model's.
 
         Returns:
-            float32, shape (n, d), and the number of tokens.
+            Vectors, shape (n, d), and the number of tokens.
 
         Raises:
             RefusalError: When the request exceeds a limit, or the vectors cannot have that length.
@@ -197,9 +200,10 @@ class ServedModel:
         encoder, tokens = self.prepare_prompts(texts, instruction, truncate)
         ticket = TICKET.get()
         before = 0 if ticket is None else ticket.submitted_prompts
-        options: dict[str, Any] = {"normalize_embeddings": normalized, "truncate_dim": truncate_dim, "show_progress_bar": False}
-        vectors = encoder.encode(texts, instruction, batch_size=self.settings.batch_size, **options)
-        if ticket is not None and encoder.store is not None:
+        options: FormatKwargs = {"normalize_embeddings": normalized, "truncate_dim": truncate_dim, "precision": precision}
+        options |= {"batch_size": self.settings.batch_size, "show_progress_bar": False}
+        vectors = encoder.encode(texts, instruction, **options)
+        if ticket is not None and encoder.pipeline.store is not None:
             distinct_prompts = len(set(zip(texts, self.check(texts, instruction), strict=True)))
             self.metrics.hits.labels(self.name).inc(max(0, distinct_prompts - (ticket.submitted_prompts - before)))
         return vectors, tokens
@@ -212,7 +216,7 @@ class ServedModel:
         if dimensions > encoder.dimension:
             message = f"This model's vectors have {encoder.dimension} dimensions. Ask for at most that."
             raise RefusalError(400, message, field="dimensions")
-        if encoder.second_model is not None:
+        if encoder.pipeline.second_model is not None:
             message = f"This model's vectors are those of two models and cannot be cut. Ask for {encoder.dimension} dimensions."
             raise RefusalError(400, message, field="dimensions")
         return dimensions

@@ -129,12 +129,13 @@ def _encode_json(value: Any) -> Iterator[str]:
 
 def _embed_openai(model: ServedModel, fields: EmbeddingsRequest) -> bytes:
     texts, instruction = _list_texts(model, fields.input), _choose_instruction(model, fields)
-    options: dict[str, Any] = {"truncate": fields.truncate, "normalized": fields.normalized, "dimensions": fields.dimensions}
+    options: dict[str, Any] = {"truncate": fields.truncate, "normalized": fields.normalized}
+    options |= {"dimensions": fields.dimensions, "precision": fields.precision}
     number_bytes = NUMBER_BYTES[fields.encoding_format or "float"]
     check_answer_size(model, len(texts) * number_bytes * _count_numbers(model, instruction, fields.dimensions))
     vectors, tokens = model.embed_texts(texts, instruction, **options)
     columns: dict[str, list[Any]] = {"embedding": _format_vectors(vectors, fields.encoding_format or "float")}
-    if model.embedder.store is not None:
+    if model.embedder.pipeline.store is not None:
         columns["id"] = [hash_entry(*pair).hex() for pair in zip(texts, model.check(texts, instruction), strict=True)]
     rows = zip(*columns.values(), strict=True)
     data = [{"object": "embedding", "index": i, **dict(zip(columns, row, strict=True))} for i, row in enumerate(rows)]
@@ -150,7 +151,7 @@ def _count_numbers(model: ServedModel, instruction: Instruction, dimensions: int
 
 def _format_vectors(vectors: Vectors, encoding: str) -> list[Any]:
     if encoding == "base64":
-        return [base64.b64encode(row.tobytes()).decode() for row in vectors.astype("<f4")]
+        return [base64.b64encode(row.tobytes()).decode() for row in vectors.astype(vectors.dtype.newbyteorder("<"))]
     return list(vectors)
 
 
@@ -185,7 +186,7 @@ def _choose_instruction(model: ServedModel, fields: EmbeddingsRequest) -> Instru
 
 
 def _get_side_instruction(model: ServedModel, side: str) -> str | None:
-    defaults = model.embedder.defaults
+    defaults = model.embedder.pipeline.defaults
     return defaults.query if side == "query" else defaults.document
 
 
@@ -195,6 +196,7 @@ def _embed_cohere(model: ServedModel, fields: CohereRequest) -> bytes:
     if instruction is None and fields.input_type in sides:
         instruction = _get_side_instruction(model, sides[fields.input_type])
     options: dict[str, Any] = {"truncate": fields.truncate, "dimensions": fields.output_dimension}
+    options["precision"] = "float32"  # embedding_types has no other
     number_bytes = sum(NUMBER_BYTES[encoding] for encoding in set(fields.embedding_types or ["float"]))
     check_answer_size(model, len(fields.texts) * number_bytes * _count_numbers(model, instruction, fields.output_dimension))
     vectors, tokens = model.embed_texts(fields.texts, instruction, **options)
@@ -208,8 +210,8 @@ def _rerank_documents(model: ServedModel, fields: RerankRequest) -> bytes:
     query_instruction = document_instruction = model.skip_blank(fields.instruction)
     if query_instruction is None:
         query_instruction, document_instruction = _get_side_instruction(model, "query"), _get_side_instruction(model, "document")
-    query, query_tokens = model.embed_texts([fields.query], query_instruction)
-    vectors, tokens = model.embed_texts(documents, document_instruction)
+    query, query_tokens = model.embed_texts([fields.query], query_instruction, precision="float32")
+    vectors, tokens = model.embed_texts(documents, document_instruction, precision="float32")
     scores = similarity(query, vectors)[0]
     results: list[dict[str, Any]] = []
     for index in np.argsort(-scores, kind="stable")[: fields.top_n].tolist():

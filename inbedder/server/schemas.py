@@ -9,6 +9,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
 from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.grouping.names.namers import NAMERS
+from inbedder.option_types import PrecisionName
 from inbedder.options import get_option_info
 
 Texts = Annotated[list[str], Field(fail_fast=True)]
@@ -43,10 +44,13 @@ class EmbeddingsRequest(BaseModel):
     instruction: Instruction = None
     prompt: Instruction = Field(default=None, description="Another name for instruction.")
     prompt_name: str | None = Field(default=None, description="A named instruction such as @topic, or query or document.")
-    encoding_format: Literal["float", "base64"] | None = Field(default=None, description="base64 contains little-endian float32.")
+    encoding_format: Literal["float", "base64"] | None = Field(
+        default=None, description="base64 contains little-endian float32, or the bytes of another precision."
+    )
     dimensions: int | None = Field(default=None, ge=1, description="Length to which the vectors are cut.")
     truncate: Truncate | None = Field(default=None, description="Cut texts that are too long (END), or reject them (NONE).")
     normalized: bool = Field(default=True, description="Scale vectors to length 1.")
+    precision: PrecisionName | None = Field(default=None, description="Number format of the vectors; null takes the model's.")
     user: str | None = Field(default=None, description="Ignored.")
 
 

@@ -13,6 +13,10 @@ from inbedder.vectors.precision import quantize_vectors
 
 Vectors = NDArray[np.float32]
 Labels = NDArray[np.int64]
+Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
+"""One vector, shape (d,)."""
+VectorRows = np.ndarray[tuple[int, int], np.dtype[np.float32]]
+"""One vector per text, shape (n, d)."""
 V = TypeVar("V", bound=NDArray[np.float32])
 MIN_NORM = 1e-12
 """Shorter vectors are treated as zero vectors, whose cosine with any vector is 0."""
@@ -48,11 +52,11 @@ class AnnotatedArray(np.ndarray[Any, np.dtype[np.float32]]):
 
 @dataclass(frozen=True)
 class VectorFormat:
-    """What is done to the combined vectors before they are returned."""
+    """What is done to the combined vectors before they are returned: the format arguments of every encode method."""
 
     truncate_dim: int | None = None
     """Number of leading dimensions to keep; None keeps all."""
-    normalize: bool = False
+    normalize_embeddings: bool = False
     """Whether to scale the vectors to length 1."""
     precision: str = "float32"
     """A key of ``PRECISIONS``."""
@@ -70,7 +74,7 @@ class VectorFormat:
             InputError: When the vectors are shorter than ``truncate_dim``.
         """
         vectors = truncate_vectors(vectors, self.truncate_dim)
-        return quantize_vectors(normalize_vectors(vectors) if self.normalize else vectors, self.precision)
+        return quantize_vectors(normalize_vectors(vectors) if self.normalize_embeddings else vectors, self.precision)
 
 
 def truncate_vectors(vectors: Vectors, truncate_dim: int | None) -> Vectors:

@@ -137,7 +137,9 @@ def measure_confidence(name: str, rows: list[dict[str, str]]) -> list[dict[str, 
     """Measure the answers of a model at each threshold: how many are shown, and how many of those are right."""
     model = InBedder(name)
     texts, questions = ([row[column] for row in rows] for column in ("text", "instruction"))
-    answers = [answers[0] for answers in model.runner.answer(texts, questions, model.options.encoding.sampling, RunOptions())]
+    answers = [
+        answers[0] for answers in model.pipeline.runner.answer(texts, questions, model.options.encoding.sampling, RunOptions())
+    ]
     judgements = [
         (answer.confidence, row[f"{name} accepted"] == "yes")
         for row, answer in zip(rows, answers, strict=True)

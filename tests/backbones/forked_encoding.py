@@ -71,7 +71,7 @@ def group():
 def main(name, options):
     model = InBedder(name, **json.loads(options))
     queue = BatchQueue()
-    queued_model = model.with_parts(model.parts.wrap(lambda backbone: QueuedBackbone(backbone, queue)))
+    queued_model = model.wrap_backbone(lambda backbone: QueuedBackbone(backbone, queue))
     results, vectors, labels = [], [], []
     for when in ("before", "after"):
         for fork, one in ((fork_workers, model), (fork_server, model), (fork_workers, queued_model)):
@@ -88,7 +88,7 @@ def main(name, options):
     for forked_vectors in vectors:
         np.testing.assert_allclose(forked_vectors, expected, atol=1e-5)
     assert all((one == labels[0]).all() for one in labels)
-    assert model.store is None or model.store.verify() == []
+    assert model.pipeline.store is None or model.pipeline.store.verify() == []
 
 
 if __name__ == "__main__":

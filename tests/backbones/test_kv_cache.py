@@ -54,7 +54,7 @@ def test_eight_threads_with_little_memory_get_the_right_vectors(make_model):
         results = list(pool.map(lambda one: caching.encode(*one), requests))
     for vectors, one in zip(results, requests, strict=True):
         assert np.abs(vectors - plain.encode(*one)).max() < 1e-4
-    assert caching.runner.kv_cache.size <= 10**6
+    assert caching.pipeline.runner.kv_cache.size <= 10**6
 
 
 def test_another_pooling_of_the_same_model_does_not_read_from_the_memory(make_model):

@@ -54,7 +54,7 @@ def test_the_graph_is_made_once_and_kept_vectors_tell_precisions_apart(int8, mak
     second.encode(["a"], "What?")
     exact = InBedder(make_model("bert"), cache=tmp_path)
     exact.encode(["a"], "What?")
-    assert [space["compute_dtype"] for space in exact.store.info()] == ["int8", "float32"]
+    assert [space["compute_dtype"] for space in exact.pipeline.store.info()] == ["int8", "float32"]
 
 
 def test_int8_says_what_it_is_for(make_model, monkeypatch):

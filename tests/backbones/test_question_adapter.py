@@ -85,7 +85,7 @@ def test_a_texts_keys_and_values_are_those_of_the_base(make_model, make_adapter)
     model = InBedder(make_adapter("llama"), text_memory="10M")
     prompt = model.tokenizer(TEXTS[:1], QUESTIONS[:1])[0]
     model.encode(TEXTS[0], QUESTIONS[0])
-    (cached,) = model.runner.kv_cache._key_values.values()
+    (cached,) = model.pipeline.runner.kv_cache._key_values.values()
     base = AutoModelForCausalLM.from_pretrained(make_model("llama")).eval()
     with torch.no_grad():
         ids = torch.tensor(prompt.ids[: prompt.instruction[0]], dtype=torch.long)[None]
@@ -102,7 +102,7 @@ def test_vectors_and_answers_read_a_text_once(make_adapter, monkeypatch):
     model.encode(TEXTS, "What?")
     answers = model.answer(TEXTS, "What?")
     assert reads and len({row.tobytes() for row in reads}) == len(reads)
-    model.runner.kv_cache = None
+    model.pipeline.runner.kv_cache = None
     assert answers == model.answer(TEXTS, "What?")
 
 
@@ -110,7 +110,7 @@ def test_two_adapters_of_one_base_share_cached_texts(make_adapter):
     first, second = (InBedder(make_adapter("llama", seed), text_memory="10M") for seed in (0, 1))
     expected = second.replace(text_memory=None).encode(TEXTS, "What?")
     first.encode(TEXTS, "What?")
-    second.runner.kv_cache = first.runner.kv_cache
+    second.pipeline.runner.kv_cache = first.pipeline.runner.kv_cache
     second.backbone.text_model = None  # reading a text would now give the adapted model's states
     assert_close(second.encode(TEXTS, "What?"), expected)
     assert np.abs(expected - first.encode(TEXTS, "What?")).max() > 1e-2

@@ -141,7 +141,7 @@ class TestEngine:
         model = InBedder(folder, backbone=OPTIONS, cache=tmp_path)
         model.backbone.engines = pair[1].backbone.engines
         model.answer("a", "What?")
-        assert len(model.store.info()) == 2
+        assert len(model.pipeline.store.info()) == 2
         assert "in vLLM" in model.compute_dtype
 
     def test_an_engine_that_does_not_start_says_what_to_change(self, make_model):

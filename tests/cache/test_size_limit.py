@@ -141,7 +141,7 @@ def test_entries_larger_than_the_limit_do_not_break_the_cache(tmp_path):
 
 def test_a_model_takes_the_size_of_its_cache(make_model, tmp_path):
     model = InBedder(make_model("opt"), cache=tmp_path, cache_size="5G")
-    assert model.store.measure_usage().limit == 5 * 10**9
+    assert model.pipeline.store.measure_usage().limit == 5 * 10**9
     with pytest.raises(InputError, match="cache_size needs a cache"):
         InBedder(make_model("opt"), cache_size="5G")
     with pytest.raises(InputError, match=r"is not a valid cache size"):

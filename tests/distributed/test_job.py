@@ -158,7 +158,7 @@ class TestWithRayInstalled:
 
         from inbedder.distributed.pipeline import Embedder
 
-        worker = Embedder(tmp_path, {"model": make_model("bert")}, {"instruction": QUESTION, "precision": precision}, 1)
+        worker = Embedder(tmp_path, {"model": make_model("bert"), "precision": precision}, {"instruction": QUESTION}, 1)
         rows = {"row": [1, 2], "id": [1, 2], "text": ["I love cats", None], "reason": [None, "it is empty"]}
         column = worker(pyarrow.table(rows))["embedding"]
         assert str(column.type) == f"list<item: {dtype}>"

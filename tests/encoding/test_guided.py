@@ -94,7 +94,7 @@ def test_the_map_starts_from_the_second_models_vectors_of_all_texts(make_model):
     model = InBedder(make_model("opt"), beside=make_model("bert"))
     texts = [f"{TEXTS[i % 4]} {i}" for i in range(200)]
     vectors = np.asarray(model.encode_guided(texts, "What?", sample=150))
-    appended = model.second_model.encode(texts, "What?")
+    appended = model.pipeline.second_model.encode(texts, "What?")
     mapped = vectors[:, -appended.shape[1] :] / np.sqrt(0.5)
     assert (mapped * appended).sum(1).min() > 0.99
 

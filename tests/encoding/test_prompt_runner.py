@@ -143,7 +143,7 @@ def test_other_weights_or_another_adapter_scale_find_nothing(make_model, tmp_pat
 
 def test_vectors_of_unknown_weights_are_not_cached(make_model, tmp_path):
     model = InBedder(make_model("opt"), cache=tmp_path)
-    model.runner._make_spec = lambda: replace(model.spec, weights="unknown")
+    model.pipeline.runner._make_spec = lambda: replace(model.spec, weights="unknown")
     with pytest.raises(InputError, match="have no revision"):
         model.encode(["a"], "What?")
 
@@ -153,7 +153,7 @@ def test_a_damaged_entry_is_reported_and_computed_again(make_model, tmp_path, co
 
     model = InBedder(make_model("opt"), cache=tmp_path)
     vectors = model.encode(["a"], "What?")
-    with sqlite3.connect(model.store.path) as raw:
+    with sqlite3.connect(model.pipeline.store.path) as raw:
         raw.execute("UPDATE entries SET data = zeroblob(length(data))")
     counts = counted(model)
     assert np.abs(model.encode(["a"], "What?") - vectors).max() < 1e-6
@@ -192,7 +192,7 @@ def test_logs_contain_no_text_no_instruction_and_no_key(make_model, tmp_path, ca
     for damaged in (False, True):
         model = InBedder(make_model("llama"), cache=tmp_path, max_length=128)
         if damaged:
-            with sqlite3.connect(model.store.path) as raw:
+            with sqlite3.connect(model.pipeline.store.path) as raw:
                 raw.execute("UPDATE entries SET data = zeroblob(length(data))")
         model.encode([text, text[:30]], instruction)
         model.encode_many([text, text[:30]], [instruction, f"{instruction} Why?"])
@@ -218,7 +218,7 @@ def test_vectors_that_are_not_finite_are_never_cached(make_model, tmp_path, monk
     monkeypatch.setattr(model.backbone, "embed", lambda *args: embed(*args) * float("nan"))
     with pytest.raises(ModelError, match="NaN"):
         model.encode(["a", "b"], "What?")
-    assert model.store.info()[0]["entries"] == 0
+    assert model.pipeline.store.info()[0]["entries"] == 0
 
 
 def test_a_cached_text_that_was_cut_still_warns(make_model, tmp_path):
@@ -270,11 +270,11 @@ def test_a_killed_run_resumes_and_its_vectors_are_bit_equal(make_model, tmp_path
         process.kill()
         process.join()
         model = InBedder(folder, cache=tmp_path / "kept")
-        assert model.store.verify() == []
-        counts.append(sum(space["entries"] for space in model.store.info()))
+        assert model.pipeline.store.verify() == []
+        counts.append(sum(space["entries"] for space in model.pipeline.store.info()))
         if counts[-1] == len(texts):
             assert (model.encode(texts, INSTRUCTIONS[0], batch_size=4) == expected).all()
-            model.store.clear()
+            model.pipeline.store.clear()
     assert all(count % 4 == 0 for count in counts)
     assert sum(0 < count < len(texts) for count in counts) >= 10
     assert (InBedder(folder, cache=tmp_path / "kept").encode(texts, INSTRUCTIONS[0], batch_size=4) == expected).all()

@@ -129,7 +129,7 @@ def test_answers_of_other_settings_are_not_found(make_model, tmp_path, monkeypat
     assert calls == []
     model.with_pooling("re-enc", reencoding=Reencoding(**change)).encode(["a"], "What?")
     assert len(calls) == 1
-    assert len([space for space in model.store.info() if space["results"] == "answers and confidences"]) == 2
+    assert len([space for space in model.pipeline.store.info() if space["results"] == "answers and confidences"]) == 2
 
 
 def test_another_re_encoder_or_its_new_weights_find_no_cached_vectors(make_model, tmp_path, counted, other_encoder):

@@ -136,7 +136,11 @@ def test_inbedder_loads_an_exported_embedding_model(make_sentence_model, tmp_pat
     model = InBedder(make_sentence_model(dense=True), template="e5-instruct")
     model.save_sentence_transformer(tmp_path / "out")
     reloaded = InBedder(tmp_path / "out")
-    assert (reloaded.pooling, reloaded.template, reloaded.defaults) == (model.pooling, model.template, model.defaults)
+    assert (reloaded.pooling, reloaded.template, reloaded.pipeline.defaults) == (
+        model.pooling,
+        model.template,
+        model.pipeline.defaults,
+    )
     np.testing.assert_allclose(reloaded.encode(PLAIN, QUESTION), model.encode(PLAIN, QUESTION), atol=1e-5)
 
 
@@ -188,7 +192,7 @@ def test_a_folder_that_is_not_empty_is_refused(make_model, tmp_path):
 def test_weights_that_cannot_be_written_are_refused(make_model, tmp_path, monkeypatch):
     model = InBedder(make_model("opt"))
     options = model.options.replace(quantization="nf4")
-    monkeypatch.setattr(model, "parts", dataclasses.replace(model.parts, options=options))
+    monkeypatch.setattr(model, "pipeline", dataclasses.replace(model.pipeline, options=options))
     with pytest.raises(ModelError, match=r"Load it with its usual backbone and no quantization."):
         model.save_sentence_transformer(tmp_path / "out")
     assert not (tmp_path / "out").exists()

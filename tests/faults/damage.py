@@ -74,14 +74,14 @@ class Damages:
                 raise UndetectedError("an entry is not what was kept")
             fault.note(f"{len(read_back)} of {len(self.entries)} entries found")
             check_vectors(model.encode(TEXTS, INSTRUCTION), self.right, "a run with the damaged cache")
-            if model.store is not None and model.store.verify():
-                model.store.repair()
-                if model.store.verify():
+            if model.pipeline.store is not None and model.pipeline.store.verify():
+                model.pipeline.store.repair()
+                if model.pipeline.store.verify():
                     raise Lost("cache verify --repair left damage")
         model = load(self.stage.models["opt"], folder)
         for _ in range(2):
             check_vectors(model.encode(TEXTS, INSTRUCTION), self.right, "a run after the cache was mended")
-        if model.store is None or model.store.verify():
+        if model.pipeline.store is None or model.pipeline.store.verify():
             raise Lost("the cache is damaged again after it was mended or removed")
 
     def damage_model(self, fault: Fault) -> None:

@@ -117,7 +117,9 @@ class Threads:
         num_wrong = sum(not np.array_equal(a, b) for a, b in zip(results, right, strict=True))
         if num_wrong:
             raise UndetectedError(f"{num_wrong} of {len(calls)} calls differ from those of one thread")
-        if model.store is not None and (model.store.verify() or model.store.info()[0]["entries"] != len(calls)):
+        if model.pipeline.store is not None and (
+            model.pipeline.store.verify() or model.pipeline.store.info()[0]["entries"] != len(calls)
+        ):
             raise Lost("the cache that eight threads wrote is damaged or lacks entries")
 
 

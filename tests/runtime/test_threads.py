@@ -78,7 +78,7 @@ def test_results_that_threads_cache_are_right(make_model, tmp_path, kind):
     plain = load(make_model, kind)
     np.testing.assert_array_equal([model.encode(*call) for call in CALLS], [plain.encode(*call) for call in CALLS])
     assert [model.answer(*call, temperature=1.0) for call in CALLS] == [plain.answer(*call, temperature=1.0) for call in CALLS]
-    assert model.store.verify() == []
+    assert model.pipeline.store.verify() == []
 
 
 def test_nearest_words_while_other_threads_encode(make_model):

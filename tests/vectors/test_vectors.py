@@ -67,7 +67,7 @@ def test_a_sum_that_is_only_rounding_is_exactly_zero():
 @pytest.fixture(scope="module", params=["subtract", "second model"])
 def model(request, make_model):
     """A model whose vectors are scaled differences, and one with two models' vectors."""
-    subtracting = {"subtract_instruction": True, "normalize": True}
+    subtracting = {"subtract_instruction": True, "normalize_embeddings": True}
     if request.param == "subtract":
         return InBedder(make_model("bert"), **subtracting)
     return InBedder(make_model("opt"), beside=make_model("roberta"), **subtracting)
@@ -84,7 +84,7 @@ def test_neighbours_and_their_order_never_change_a_vector(model, neighbours, tex
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_blank_text_has_one_vector_alone_and_in_a_batch(make_model, dtype):
-    model = InBedder(make_model("bert"), subtract_instruction=True, normalize=True, dtype=dtype)
+    model = InBedder(make_model("bert"), subtract_instruction=True, normalize_embeddings=True, dtype=dtype)
     for text in ("", " ", "\u200b"):
         vector = model.encode([text], QUESTION)[0]
         assert np.array_equal(vector, model.encode([text, *WORDS], QUESTION)[0])

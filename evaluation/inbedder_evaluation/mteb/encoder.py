@@ -84,6 +84,6 @@ class MtebEncoder(AbsEncoder):
         """Choose the prompt of a side; a model that answers is asked the one question that a task has for both sides."""
         prompt = task_metadata.prompt
         questions = [question for question in prompt.values() if question] if isinstance(prompt, Mapping) else []
-        if self.model.defaults.asks and len(questions) == 1:
+        if self.model.pipeline.defaults.asks and len(questions) == 1:
             return str(questions[0])
         return str(self.get_instruction(task_metadata, prompt_type))

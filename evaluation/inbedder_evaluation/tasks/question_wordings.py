@@ -34,7 +34,7 @@ class QuestionWordings:
         variants: Sequence[Task],
         criteria: Sequence[str],
         texts: Sequence[str] = (),
-        questions: Sequence[str] = (),
+        instructions: Sequence[str] = (),
         *,
         has_question: bool = True,
     ) -> None:
@@ -45,11 +45,11 @@ class QuestionWordings:
             variants: The task under each wording.
             criteria: Names of the scores to report.
             texts: The texts that all questions are asked of; empty if each text has its own question.
-            questions: All wordings of all questions, if they are asked of the same texts.
+            instructions: All wordings of all questions, if they are asked of the same texts.
             has_question: Whether models get a question.
         """
         self.name, self.variants, self.criteria = name, variants, criteria
-        self.texts, self.questions, self.has_question = texts, questions, has_question
+        self.texts, self.instructions, self.has_question = texts, instructions, has_question
         self.seeded = variants[0].seeded
         self.get_first_input = variants[0].get_first_input
         wordings = f"{len(variants)} wording{'s' * (len(variants) > 1)}" if has_question else "no question"
@@ -67,7 +67,7 @@ class QuestionWordings:
             A score per criterion and wording ("intent 1", "intent 2"), and the mean of all.
         """
         variants = self.variants
-        if len(self.questions) > 1 and encode(self.texts, self.questions[0]) is encode(self.texts, self.questions[1]):
+        if len(self.instructions) > 1 and encode(self.texts, self.instructions[0]) is encode(self.texts, self.instructions[1]):
             variants = variants[:1]  # by an embedder that returns one array for all instructions
         measured = [variant.evaluate(encode, seed) for variant in variants]
         measured += measured[:1] * (len(self.variants) - len(measured))

@@ -75,8 +75,8 @@ class AsksSeveral(Protocol):
 
     texts: Sequence[str]
     """The texts, as passed to ``encode``."""
-    questions: Sequence[str]
-    """The questions, each asked of all texts."""
+    instructions: Sequence[str]
+    """The instructions, each for all texts."""
 
 
 class NothingToMeasureError(InputError):

@@ -24,7 +24,7 @@ class GroupedSampler(Sampler[int]):
         self,
         lengths: Sequence[int],
         texts: Sequence[Hashable],
-        questions: Sequence[Hashable],
+        instructions: Sequence[Hashable],
         batch_size: int,
         group: int = 1,
         seed: int = 0,
@@ -37,14 +37,14 @@ class GroupedSampler(Sampler[int]):
         Args:
             lengths: Length of each row in tokens.
             texts: Id of each row's text.
-            questions: Id of each row's question.
+            instructions: Id of each row's instruction.
             batch_size: Rows per step over all devices.
             group: Maximum number of neighbouring rows with one text or one question.
             seed: Random seed.
             group_by_length: Whether a batch has rows of similar length.
             by_text: Whether groups share the text only.
         """
-        self.lengths, self.keys = lengths, (texts, questions)
+        self.lengths, self.keys = lengths, (texts, instructions)
         self.batch_size, self.group, self.seed = batch_size, group, seed
         self.group_by_length, self.by_text = group_by_length, by_text
         self.epoch = 0

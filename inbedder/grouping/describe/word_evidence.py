@@ -60,7 +60,7 @@ def weigh_words(model: InBedder, texts: Sequence[str], question: str | None, *, 
     """
     spans = [[match.span() for match in WORD.finditer(text)][:MAX_WORDS] for text in texts]
     variants = [text[:start] + text[end:] for text, text_spans in zip(texts, spans, strict=True) for start, end in text_spans]
-    vectors = model.encode([*texts, *variants], question, batch_size=batch_size, show_progress_bar=False)
+    vectors = model.encode([*texts, *variants], question, batch_size=batch_size, precision="float32", show_progress_bar=False)
     owners = np.repeat(np.arange(len(texts)), [len(text_spans) for text_spans in spans])
     weights = iter((1 - compute_row_cosines(vectors[len(texts) :], vectors[owners])).tolist())
     return [[WordWeight(start, end, max(next(weights), 0.0)) for start, end in text_spans] for text_spans in spans]

@@ -72,7 +72,7 @@ def encode_question(
         InputError: If there is no wording, or one occurs twice.
     """
     if question is None or isinstance(question, str):
-        return model.encode(texts, question, **options), question
+        return model.encode(texts, question, precision="float32", **options), question
     wordings = check_wordings(question)
-    mean, nearest = average_wordings(model.encode_many(texts, wordings, **options))
+    mean, nearest = average_wordings(model.encode_many(texts, wordings, precision="float32", **options))
     return mean, wordings[nearest]

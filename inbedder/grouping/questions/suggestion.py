@@ -87,7 +87,7 @@ def suggest_questions(
     if len(rows) > sample:
         rows = [rows[i] for i in np.sort(np.random.default_rng(seed).choice(len(rows), sample, replace=False))]
     results = [cluster(rows, name, embedder, seed=seed, batch_size=batch_size, show_progress_bar=False) for name in names]
-    general_vectors = embedder.encode(rows, batch_size=batch_size, show_progress_bar=False)
+    general_vectors = embedder.encode(rows, batch_size=batch_size, precision="float32", show_progress_bar=False)
     return _rank([_measure(result, general_vectors, seed) for result in results])
 
 

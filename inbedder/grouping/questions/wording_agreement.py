@@ -134,7 +134,7 @@ def compare_wordings(
         raise InputError(f"{len(rows)} texts cannot be compared. Give at least two.")
     embedder = resolve_model(model)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-    vectors = embedder.encode_many(rows, wordings, **options)
+    vectors = embedder.encode_many(rows, wordings, precision="float32", **options)
     if k == "auto":
         k = int(group(normalize_vectors(average_wordings(vectors)[0]), k, seed).max()) + 1
     groupings = [group(normalize_vectors(wording_vectors), k, seed) for wording_vectors in vectors]

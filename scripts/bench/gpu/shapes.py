@@ -27,7 +27,7 @@ from inbedder.backbones.causal import build_causal_backbone
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.revision import WeightFiles
 from inbedder.backbones.weights import LoadedModel
-from inbedder.encoding.parts import Parts
+from inbedder.encoding.pipeline import EncodingPipeline
 from inbedder.options import Options, Reencoding
 from scripts.bench.benchmark_inputs import QUESTIONS, texts
 from scripts.bench.gpu.base import CARRIED, find_base
@@ -73,7 +73,9 @@ def build_model(config: Any, tokenizer: PreTrainedTokenizerBase, device: str) ->
     options = Options.parse(model="random weights", device=device, max_new_tokens=NEW_TOKENS)
     backbone, settings = build_causal_backbone(loaded, options.model)
     backbone.weight_files = files
-    return InBedder.with_parts(object.__new__(InBedder), Parts.compose(options, settings, backbone, None, None, None, InBedder))
+    return InBedder.with_pipeline(
+        object.__new__(InBedder), EncodingPipeline.compose(options, settings, backbone, None, None, None, InBedder)
+    )
 
 
 @torch.inference_mode()

@@ -39,7 +39,8 @@ def sentence_model(make_model, tmp_path):
 
 def list_prompts(model):
     return tuple(
-        model.prompt("T", instruction) for instruction in (model.defaults.any, model.defaults.query, model.defaults.document)
+        model.prompt("T", instruction)
+        for instruction in (model.pipeline.defaults.any, model.pipeline.defaults.query, model.pipeline.defaults.document)
     )
 
 
@@ -107,16 +108,16 @@ def test_an_instruction_for_each_text_and_several_for_all(sentence_model):
 
 
 def test_only_the_last_question_vectors_are_cached(make_model, monkeypatch):
-    monkeypatch.setattr("inbedder.encoding.combiner.MAX_CACHED_QUESTIONS", 3)
+    monkeypatch.setattr("inbedder.encoding.instruction_vectors.MAX_CACHED_INSTRUCTIONS", 3)
     model = InBedder(make_model("bert"), subtract_instruction=True)
     fresh = InBedder(make_model("bert"), subtract_instruction=True)
     questions = [f"What is {word}?" for word in ("this", "that", "it", "meant", "said")]
     for question in questions:
         model.encode("I love cats", question)
-        assert len(model.combiner.question_vectors._vectors) <= 3
-    assert [key[0] for key in model.combiner.question_vectors._vectors] == questions[-3:]
+        assert len(model.pipeline.instruction_vectors._vectors) <= 3
+    assert [key[0] for key in model.pipeline.instruction_vectors._vectors] == questions[-3:]
     at_once = model.encode(["I love cats"] * 5, questions)  # more at once than are cached
-    assert len(model.combiner.question_vectors._vectors) == 3
+    assert len(model.pipeline.instruction_vectors._vectors) == 3
     assert np.allclose(at_once, fresh.encode(["I love cats"] * 5, questions), atol=1e-6)
     assert np.allclose(model.encode("I love cats", questions[0]), at_once[0], atol=1e-6)
 
@@ -161,7 +162,7 @@ def test_other_poolings_and_answers_use_only_the_first_model(pair):
     assert both.answer(TEXTS, QUESTIONS[0]) == first.answer(TEXTS, QUESTIONS[0])
     vectors = first.encode(TEXTS, QUESTIONS[0])
     assert both.nearest_words(
-        concatenate_vectors(vectors, np.ones((len(TEXTS), 2, 1))[:, 0].repeat(both.second_model.dimension, 1))
+        concatenate_vectors(vectors, np.ones((len(TEXTS), 2, 1))[:, 0].repeat(both.pipeline.second_model.dimension, 1))
     ) == (first.nearest_words(normalize_vectors(vectors)))
 
 
@@ -170,7 +171,7 @@ def test_the_spec_names_both_models_and_each_has_its_cache_space(pair, tmp_path)
     assert len({both.spec.key(), first.spec.key(), second.spec.key()}) == 3
     cached_model = InBedder(first.name, cache=tmp_path / "kept")
     vectors = cached_model.encode(TEXTS, QUESTIONS[0])
-    assert sorted(space["model"] for space in cached_model.store.info()) == sorted([first.name, second.name])
+    assert sorted(space["model"] for space in cached_model.pipeline.store.info()) == sorted([first.name, second.name])
     np.testing.assert_array_equal(InBedder(first.name, cache=tmp_path / "kept").encode(TEXTS, QUESTIONS[0]), vectors)
     key = hash_entry(TEXTS[0], QUESTIONS[0])
     assert cached_model.cached_vectors([key])[key].shape == (cached_model.dimension,)
