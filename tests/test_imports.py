@@ -31,7 +31,7 @@ def test_no_module_is_long_or_has_a_name_that_says_nothing():
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     assert len(paths) > 300
     assert [str(path) for path in paths if path.stem in ("utils", "helpers", "common")] == []
-    assert [str(path) for path in paths if len(path.read_text(encoding="utf-8").splitlines()) > 600] == []
+    assert [str(path) for path in paths if len(path.read_text(encoding="utf-8").splitlines()) > 700] == []
 
 
 def test_importing_the_package_is_cheap_and_names_are_lazy():

@@ -83,7 +83,7 @@ def test_the_planted_pickle_would_leave_its_mark(tmp_path, marker):
     assert marker.exists() and isinstance(Marking(marker).__reduce__(), tuple)
 
 
-REFUSED = r"torch refuses to read .*io.open was not an allowed global|the loader of torch .* can be attacked"
+REFUSED = r"torch does not read .*io.open was not an allowed global|the loader of torch .* can be attacked"
 
 
 def only_pickled(folder, copy, marker, name="pytorch_model.bin"):

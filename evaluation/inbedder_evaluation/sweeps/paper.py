@@ -95,7 +95,7 @@ def filter_words(sweep: Sweep, model: Model = "mini", temperature: Temperature =
 
 
 @app.command()
-@with_sweep_options(omitted_options=("backbone", "dtype"))
+@with_sweep_options(omitted_options=("backbone", "dtype", "precision"))
 def precisions(
     sweep: Sweep,
     model: Model = "mini",
