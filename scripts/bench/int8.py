@@ -27,6 +27,8 @@ from inbedder.io.tables import read_rows
 from scripts.bench.benchmark_inputs import RESULTS, get_capability
 from scripts.bench.harness import REVIEWS, compute_ratio, describe_run, make_parser, time_in_turn, write_results
 
+NUMBERS = itertools.count(100)
+"""Numbers that make texts new."""
 QUESTIONS = ["Do they like it?", "What is it about?", "How does the customer feel?"]
 
 
@@ -118,10 +120,9 @@ def compare(model: InBedder, plain: InBedder, rows: list[str]) -> dict[str, Any]
 
 def make_timed(model: InBedder, rows: list[str]) -> Callable[[], Any]:
     """Make a function that encodes new texts at each call, because a model keeps what it has read of a text."""
-    numbers = itertools.count()
 
     def encode() -> Any:
-        number = next(numbers)
+        number = next(NUMBERS)
         return model.encode([f"{row} ({number})" for row in rows], QUESTIONS[0], show_progress_bar=False)
 
     return encode

@@ -138,10 +138,10 @@ def test_left_and_right_padding_give_the_same_vectors(make_sentence_model, famil
     right = InBedder(make_sentence_model(family), pooling=pooling)
     vectors = right.encode(TEXTS, INSTRUCTION)
     modules = SentenceModules()
-    left = right.wrap_backbone(
+    left_padded = right.wrap_backbone(
         lambda backbone: EmbeddingBackbone(backbone.model, backbone.tokenizer, modules, padding_side="left")
     )
-    assert_close(left.encode(TEXTS, INSTRUCTION), vectors)
+    assert_close(left_padded.encode(TEXTS, INSTRUCTION), vectors)
 
 
 def test_a_tokenizer_without_special_tokens_embeds_nothing_too(make_model, tmp_path):
