@@ -3,7 +3,7 @@
     read (1 task per file) -> repartition (shards) -> map_batches (actors) -> write (one part per shard)
 
 Ray restarts an actor that dies and gives it its shard again; a part's name comes from its rows, so a second write replaces the
-first. Ray's own checkpoints (``ray.data.checkpoint``) are not used: they are a second record besides the parts, which is wrong
+first. Ray's own checkpoints (``ray.data.checkpoint``) are not used: they are a second record next to the parts, which is wrong
 when a part is removed or a worker outlives its driver (``job_parts.deduplicate_parts``), and their filter reserves a CPU and
 a GiB.
 """

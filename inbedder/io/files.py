@@ -72,7 +72,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_target(path: str | os.PathLike[str], sources: Iterable[str | os.PathLike[str]] = ()) -> None:
-    """Check that an output can be written and is none of the inputs, before a run; leave no file behind."""
+    """Check that an output can be written and is not an input, before a run; leave no file behind."""
     target, _ = _resolve_target(path)
     if any(is_same_file(source, target) for source in sources):
         raise InputError(f"{format_value(str(path))} is the input itself, which would be overwritten. Choose another -o.")

@@ -45,7 +45,7 @@ def lock_folder(folder: Path, refusal: str, *, wait_seconds: float = 0.0) -> Ite
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file or folder until it is closed; return False if another process holds it. OSError: no locks here."""
+    """Lock an open file or folder until it is closed; return False if another process holds it. Raise OSError without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -21,7 +21,7 @@ from inbedder.prompting.tokenization import clean_text
 
 
 def check_writable(path: Path, sources: Iterable[str] = ()) -> None:
-    """Check that an output can be written, is none of the inputs, and that its type's library is installed, before a run."""
+    """Check that an output can be written, that it is not an input, and that its type's library is installed, before a run."""
     check_target(path, sources)
     if path.suffix.lower() == ".parquet":
         import_parquet()

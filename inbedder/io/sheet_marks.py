@@ -48,7 +48,7 @@ def is_strict(file: IO[bytes]) -> bool:
 
 
 def read_marks(file: IO[bytes], member: str) -> SheetMarks:
-    """Search the XML of a workbook's sheet ``member`` for its marks; KeyError: there is none; BadZipFile: it is damaged."""
+    """Find the marks in the XML of a workbook's sheet ``member``; KeyError without this sheet, BadZipFile if it is damaged."""
     marks = SheetMarks()
     with zipfile.ZipFile(file) as archive, archive.open(member) as xml:
         text = b""

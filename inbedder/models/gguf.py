@@ -30,7 +30,7 @@ Measured on the word matrix of Qwen2.5-Coder 0.5B: blocks of 5 bits differ from 
 
 
 def get_converted_folder(file: Path) -> Path:
-    """Return the folder that a .gguf file of a decoder is converted into, now if there is none."""
+    """Return the folder of a converted .gguf file of a decoder; convert it if it has none."""
     stat = file.stat()
     key = hashlib.sha256(f"{file.resolve()} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:16]
     folder = get_home_folder() / "gguf" / f"{file.stem}-{key}"

@@ -84,7 +84,7 @@ def score_texts(
         query: The text to search for.
         texts: n texts.
         instruction: A question, or ``@name``.
-        stored_vectors: A pyarrow column of the texts' vectors under the instruction, null where there is none; only those texts
+        stored_vectors: A pyarrow column of the texts' vectors under the instruction, null for those not stored; only the latter
             are encoded. None encodes all.
 
     Returns:

@@ -263,6 +263,12 @@ def select_rows(names: Sequence[str], answers: Sequence[Answer]) -> list[bool]:
     ]
 
 
+def differ(first: Answer, second: Answer) -> bool:
+    """Return whether two texts clearly have different answers."""
+    words = [set(answer.text.lower().split()) for answer in (first, second)]
+    return all(answer.is_likely() and answer.text != NO_ANSWER for answer in (first, second)) and not words[0] & words[1]
+
+
 def find_pairs(entries: Sequence[tuple[str, str, str]]) -> list[list[tuple[str, str, str]]]:
     """Find pairs of near texts, each text in one pair at most."""
     vectors = np.asarray(InBedder("mini").encode([text for text, *_ in entries]))
@@ -285,13 +291,11 @@ def iterate_answers(
     if options.pairs:
         written = teacher.write_questions([(first[0], second[0]) for first, second in batch])
         answers = [row[0] for row in teacher.answer(texts, [[(each, f"Tell me: {each}")] for each in written for _ in range(2)])]
-        for number, question in enumerate(written):
-            places = range(2 * number, 2 * number + 2)
-            words = [set(answers[place].text.lower().split()) for place in places]
-            is_kept = all(answers[place].is_likely() and answers[place].text != NO_ANSWER for place in places)
-            is_kept = is_kept and question.endswith("?") and not words[0] & words[1]
-            for place in places:
-                yield entries[place], [question], [answers[place]], [is_kept]
+        for number, (question, pair) in enumerate(zip(written, batch, strict=True)):
+            pair_answers = answers[2 * number : 2 * number + 2]
+            is_kept = question.endswith("?") and differ(*pair_answers)
+            for entry, answer in zip(pair, pair_answers, strict=True):
+                yield entry, [question], [answer], [is_kept]
         return
     questions = [choose_questions(text, family, options.seed) for text, _, family in entries]
     wordings = [[pair for _, pair in text_questions] for text_questions in questions]

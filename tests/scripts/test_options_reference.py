@@ -1,19 +1,13 @@
 """docs/options.md is generated from the dataclasses of the options."""
 
-import importlib.util
 import re
 from dataclasses import fields
-from pathlib import Path
 
 import typer
 
 from inbedder.cli.app import app
 from inbedder.options import EncodingOptions, ModelOptions, Reencoding
-
-ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("options_reference", ROOT / "scripts" / "dev" / "options_reference.py")
-reference = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(reference)
+from scripts.dev import options_reference as reference
 
 
 def test_the_page_is_current():

@@ -1,17 +1,11 @@
 """docs/recipes.md is generated from the docstrings of the settings."""
 
-import importlib.util
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
 from inbedder_finetune.answering.answering_recipe import AnsweringSchedule
-
-ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("recipe_reference", ROOT / "scripts" / "dev" / "recipe_reference.py")
-reference = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(reference)
+from scripts.dev import recipe_reference as reference
 
 
 def test_the_page_is_current():

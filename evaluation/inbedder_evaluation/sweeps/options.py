@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from inbedder.cli.model_options import with_model_options
+from inbedder.cli.parameters import with_parameters
 from inbedder.errors import InputError
 from inbedder_evaluation.command import Hub, Protocol
 from inbedder_evaluation.embedders import Embedder
@@ -97,15 +98,7 @@ def with_sweep_options(
             sweep = _make_sweep(**{parameter.name: arguments.pop(parameter.name) for parameter in shared})
             command(**arguments, **{PARAMETER: sweep})
 
-        signature = inspect.signature(command, eval_str=True)
-        own_parameters = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for parameter in signature.parameters.values()
-            if parameter.name != PARAMETER
-        ]
-        run_command.__name__, run_command.__doc__ = command.__name__, command.__doc__
-        run_command.__signature__ = signature.replace(parameters=[*own_parameters, *shared])  # type: ignore[attr-defined]
-        return with_model_options(run_command, omitted_options)
+        return with_model_options(with_parameters(command, run_command, shared, replaced=PARAMETER), omitted_options)
 
     return decorate
 
