@@ -7,7 +7,7 @@ pools the backbone's states in batches and through the cache, and subtracts, app
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -25,7 +25,7 @@ from inbedder.encoding.pipeline import EncodingPipeline
 from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.sentence_transformers_kwargs import encode_with_kwargs, has_prompt
 from inbedder.errors import InputError
-from inbedder.options import Options, Reencoding, Sampling, make_signature
+from inbedder.options import Options, Sampling, make_signature
 from inbedder.prompting.templates import PromptTemplate, check_strings, check_texts, resolve_instruction, skip_blank
 from inbedder.prompting.tokenization import PromptTokenizer
 from inbedder.vector_spec import VectorSpec
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
         ChangeableKwargs,
         EncodeKwargs,
         ModelKwargs,
-        PoolingName,
         PrecisionName,
     )
 
@@ -77,15 +76,12 @@ class InBedder:
         if self.options.encoding.truncate_dim is not None:
             _ = self.dimension  # rejects a length above that of the vectors
 
-    def with_pipeline(self, pipeline: EncodingPipeline) -> InBedder:
-        """Return a model with another pipeline, such as a variant of ``model.pipeline``."""
-        model = object.__new__(type(self))
+    @classmethod
+    def from_pipeline(cls, pipeline: EncodingPipeline) -> InBedder:
+        """Build a model from a pipeline, such as a variant of ``model.pipeline``."""
+        model = object.__new__(cls)
         model.pipeline = pipeline
         return model
-
-    def wrap_backbone(self, wrap_backbone: Callable[[Backbone], Any]) -> InBedder:
-        """Return a copy with a wrapped backbone, such as a request queue, also in its base encoder and second model."""
-        return self.with_pipeline(self.pipeline.wrap(wrap_backbone))
 
     def replace(self, **options: Unpack[ChangeableKwargs]) -> InBedder:
         """Return a copy with other options, which shares the weights.
@@ -104,37 +100,7 @@ class InBedder:
             >>> InBedder().replace(pooling="avg-all", max_length=64).pooling
             'avg-all'
         """
-        return self.with_pipeline(self.pipeline.replace(type(self), **options))
-
-    def with_pooling(
-        self,
-        pooling: PoolingName | None = None,
-        layer: int = -1,
-        *,
-        reencoding: Reencoding | None = None,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        seed: int = 0,
-    ) -> InBedder:
-        """Return a copy with another pooling and layer, which shares the weights.
-
-        Args:
-            pooling: A pooling, such as "avg-gen"; None takes the model's default.
-            layer: The layer of the hidden states; negative numbers count from the end.
-            reencoding: How "re-enc" samples and embeds answers; None leaves it unchanged.
-            temperature: Sampling temperature of the answer whose states avg-gen, last-gen and avg-all read; 0 decodes greedily.
-            top_p: Probability mass of nucleus sampling for that answer.
-            seed: Seed of that answer.
-
-        Returns:
-            Another InBedder.
-
-        Example:
-            >>> InBedder().with_pooling("avg-ppt", layer=-2).layer
-            -2
-        """
-        reencoding = reencoding or self.pipeline.requested.encoding.reencoding
-        return self.replace(pooling=pooling, layer=layer, reencoding=reencoding, temperature=temperature, top_p=top_p, seed=seed)
+        return self.from_pipeline(self.pipeline.replace(type(self), **options))
 
     @property
     def options(self) -> Options:
@@ -553,18 +519,6 @@ class InBedder:
             [True]
         """
         return self.pipeline.decode_words(vectors, top, lambda: self.dimension)
-
-    def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """Look up vectors in the cache by their keys, without the texts.
-
-        Args:
-            keys: Results of ``inbedder.cache.store.hash_entry`` for a text and its instruction (the question of ``@name``).
-
-        Returns:
-            The pooled states of each cached key, float32, shape (d,), with those of a second model appended. Keys that are not
-            cached are missing.
-        """
-        return self.pipeline.cached_vectors(keys)
 
     def to(self, device: str | torch.device) -> InBedder:
         """Move the weights to another device, also for all models that share them.

@@ -50,7 +50,7 @@ def test_families_give_the_vectors_of_the_cpu_in_every_pooling(gpu, make_model, 
     model, exact = (load(make_model(family), device, layer=1) for device in (gpu, "cpu"))
     assert model.device.type == gpu
     for pooling in exact.backbone.poolings:
-        pair = (each.with_pooling(pooling).encode(TEXTS, QUESTIONS) for each in (model, exact))
+        pair = (each.replace(pooling=pooling).encode(TEXTS, QUESTIONS) for each in (model, exact))
         assert_close(*pair, relative=1e-4)
 
 
@@ -64,8 +64,8 @@ def test_a_batch_in_bfloat16_gives_nearly_what_single_texts_give(gpu, make_model
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("family", ["opt", "llama", "bert"])
 def test_half_precision_is_near_float32(gpu, make_model, family, dtype):
-    exact = load(make_model(family), "cpu").with_pooling("avg-ppt").encode(TEXTS, QUESTIONS)
-    assert cosines(load(make_model(family), gpu, dtype).with_pooling("avg-ppt").encode(TEXTS, QUESTIONS), exact).min() > 0.98
+    exact = load(make_model(family), "cpu").replace(pooling="avg-ppt").encode(TEXTS, QUESTIONS)
+    assert cosines(load(make_model(family), gpu, dtype).replace(pooling="avg-ppt").encode(TEXTS, QUESTIONS), exact).min() > 0.98
 
 
 def test_a_gpu_computes_in_half_precision_by_default(gpu, make_model):
@@ -139,8 +139,8 @@ def test_eight_threads_on_one_gpu_get_the_vectors_of_one(gpu, make_model, family
 def test_quantized_weights_give_vectors_near_the_exact_ones(gpu, quantization, floor):
     pytest.importorskip("bitsandbytes")
     model = load(GOLDEN / "llama", gpu, quantization=quantization)
-    exact = load(GOLDEN / "llama", "cpu").with_pooling("avg-ppt").encode(TEXTS, QUESTIONS)
-    vectors = model.with_pooling("avg-ppt").encode(TEXTS, QUESTIONS)
+    exact = load(GOLDEN / "llama", "cpu").replace(pooling="avg-ppt").encode(TEXTS, QUESTIONS)
+    vectors = model.replace(pooling="avg-ppt").encode(TEXTS, QUESTIONS)
     assert np.isfinite(vectors).all()
     assert cosines(vectors, exact).mean() > floor
 

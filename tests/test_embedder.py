@@ -342,7 +342,7 @@ def test_the_question_vector_is_computed_once_per_pooling(make_model, monkeypatc
     model.encode("a", "What?")
     model.encode("b", "What?")
     assert sum(counts) == 3
-    vector = model.with_pooling("avg-ppt").encode("a", "What?")
+    vector = model.replace(pooling="avg-ppt").encode("a", "What?")
     plain = InBedder(make_model("opt"), pooling="avg-ppt")
     assert np.abs(vector - (plain.encode("a", "What?") - plain.encode("", "What?"))).max() < 1e-5
 
@@ -422,8 +422,8 @@ def test_under_an_instruction_the_base_encoder_is_not_loaded(with_base_encoder, 
     np.testing.assert_array_equal(model.encode(TEXTS, "@generic"), plain.encode(TEXTS))
     np.testing.assert_array_equal(model.encode(TEXTS, "What?"), plain.encode(TEXTS, "What?"))
     for pooling, layer in (("avg-all", -1), ("avg-gen", 1)):
-        expected = plain.with_pooling(pooling, layer).encode(TEXTS, "What?")
-        np.testing.assert_array_equal(model.with_pooling(pooling, layer).encode(TEXTS, "What?"), expected)
+        expected = plain.replace(pooling=pooling, layer=layer).encode(TEXTS, "What?")
+        np.testing.assert_array_equal(model.replace(pooling=pooling, layer=layer).encode(TEXTS, "What?"), expected)
     assert model.answer(TEXTS, "What?") == plain.answer(TEXTS, "What?")
     assert model.pipeline.base.loaded is None
 

@@ -37,7 +37,7 @@ def test_a_dtype_of_numpy_is_accepted(make_model):
 
 def test_moving_it_moves_all_models_that_share_its_weights(make_sentence_model):
     model = InBedder(make_sentence_model(dense=True))
-    variant = model.with_pooling("mean")
+    variant = model.replace(pooling="mean")
     assert model.device == torch.device("cpu") and model.to("cpu") is model
     assert model.to(torch.device("meta")) is model
     assert variant.device.type == "meta" and {
@@ -56,13 +56,13 @@ def test_a_model_that_cannot_move_is_reported(make_model, monkeypatch):
 
 
 def test_copies_share_the_weights(model):
-    for variant in (copy(model), deepcopy(model), model.with_pooling("avg-gen"), model.replace(max_length=64)):
+    for variant in (copy(model), deepcopy(model), model.replace(pooling="avg-gen"), model.replace(max_length=64)):
         assert type(variant) is InBedder and variant is not model
         assert variant.backbone is model.backbone
 
 
 def test_a_pickle_contains_options_and_no_weights(model):
-    variant = model.with_pooling("avg-gen", 1)
+    variant = model.replace(pooling="avg-gen", layer=1)
     data = pickle.dumps(variant)
     unpickled = pickle.loads(data)
     assert len(data) < 2000

@@ -132,11 +132,15 @@ class EncodingPipeline:
 
     def wrap(self, wrap_backbone: Callable[[Backbone], Any]) -> EncodingPipeline:
         """Return a variant with wrapped backbones, such as a request queue, also in its base encoder and second model."""
+
+        def wrap_model(model: Encoder) -> Encoder:
+            return model.from_pipeline(model.pipeline.wrap(wrap_backbone))
+
         return dataclasses.replace(
             self,
             backbone=wrap_backbone(self.backbone),
-            base=self.base and self.base.wrap(lambda model: model.wrap_backbone(wrap_backbone)),
-            second_model=self.second_model and self.second_model.wrap_backbone(wrap_backbone),
+            base=self.base and self.base.wrap(wrap_model),
+            second_model=self.second_model and wrap_model(self.second_model),
         )
 
     @property
@@ -278,7 +282,7 @@ class EncodingPipeline:
         vectors = self.runner.cached_vectors(keys)
         if (second_model := self.appended_model) is None:
             return vectors
-        appended = second_model.cached_vectors(list(vectors))
+        appended = second_model.pipeline.cached_vectors(list(vectors))
         return {key: concatenate_vectors(vectors[key], second) for key, second in appended.items()}
 
     def move(self, device: str | torch.device) -> EncodingPipeline:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from inbedder.backbones.protocol import Backbone
 from inbedder.prompting.templates import PromptTemplate
 from inbedder.vector_spec import VectorSpec
 from inbedder.vectors.vectors import Vectors
@@ -15,6 +14,7 @@ from inbedder.vectors.vectors import Vectors
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+    from inbedder.encoding.pipeline import EncodingPipeline
     from inbedder.option_types import ChangeableKwargs
 
 
@@ -50,14 +50,16 @@ class Encoder(Protocol):
     ) -> Vectors:
         """Embed n texts under m instructions: float32, shape (m, n, d)."""
 
-    def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """Look up vectors in the cache by their keys."""
-
     def replace(self, **options: Unpack[ChangeableKwargs]) -> Self:
         """Return a copy with other options, which shares the weights."""
 
-    def wrap_backbone(self, wrap_backbone: Callable[[Backbone], Any]) -> Self:
-        """Return a copy with a wrapped backbone."""
+    @property
+    def pipeline(self) -> EncodingPipeline:
+        """How a text becomes a vector."""
+
+    @classmethod
+    def from_pipeline(cls, pipeline: EncodingPipeline) -> Self:
+        """Build a model from a pipeline."""
 
     def to(self, device: str | torch.device) -> Self:
         """Move the model to another device."""

@@ -91,13 +91,13 @@ class ClusterResult(EditableGroups):
         return import_extra("pandas", "tables").DataFrame(self.rows(top), index=self.index)
 
     def split(
-        self, number: int, question: str, k: int | str = "auto", *, model: InBedder | str | None = None, **options: Any
+        self, number: int, instruction: str, k: int | str = "auto", *, model: InBedder | str | None = None, **options: Any
     ) -> Self:
         """Split a group by another question.
 
         Args:
             number: Number of the group, from 0.
-            question: The question, such as "Which part of it broke?".
+            instruction: The question, such as "Which part of it broke?".
             k: Number of new groups, or "auto".
             model: The model that made the grouping, if it is loaded; None loads it.
             **options: Further keyword arguments of ``cluster``, such as seed and namer.
@@ -114,7 +114,7 @@ class ClusterResult(EditableGroups):
             raise InputError("The group has only one text. Choose a larger one.")
         assert self.provenance is not None
         embedder = self.provenance.load_model(model)
-        return self._split_into(number, rows, cluster([self.texts[row] for row in rows], question, embedder, k, **options))
+        return self._split_into(number, rows, cluster([self.texts[row] for row in rows], instruction, embedder, k, **options))
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML report.

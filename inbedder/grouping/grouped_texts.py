@@ -49,7 +49,7 @@ class LabelAgreement:
 class Split:
     """A group that was split by another question."""
 
-    question: str
+    instruction: str
     """The question."""
     rows: Labels
     """Positions of the group's m texts, int64."""

@@ -81,7 +81,7 @@ def _group_cached_vectors(model: ServedModel, options: ClusterOptions, ids: list
     keys = [bytes.fromhex(key) for key in ids]
     embedders = [embedder for embedder in (model.embedder, model.base_encoder) if embedder is not None]
     for embedder in embedders:
-        cached = embedder.cached_vectors(keys)
+        cached = embedder.pipeline.cached_vectors(keys)
         if len(cached) == len(set(keys)):
             vectors = np.stack([cached[key] for key in keys])
             labels = group(normalize_vectors(vectors), options.k, options.seed)

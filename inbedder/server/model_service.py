@@ -65,7 +65,7 @@ class ServedModel:
         self.queue = BatchQueue(settings.batch_size, metrics.passes.labels(name).observe, get_token_budget(embedder.device))
         if embedder.pipeline.store is not None:
             _ = embedder.spec  # computed once, before the first request
-        self.embedder = embedder.wrap_backbone(lambda backbone: QueuedBackbone(backbone, self.queue))
+        self.embedder = embedder.from_pipeline(embedder.pipeline.wrap(lambda backbone: QueuedBackbone(backbone, self.queue)))
         self.base_encoder = self.embedder.base_encoder
         for encoder in (self.embedder, self.base_encoder):
             _ = encoder and encoder.dimension
@@ -117,7 +117,7 @@ class ServedModel:
         instructions = self.check(texts, instruction)
         pipeline = self.select_encoder(instruction).pipeline
         tokenizer: Any = PreparedPrompts(pipeline.tokenizer)
-        encoder = self.embedder.with_pipeline(replace(pipeline, tokenizer=tokenizer))
+        encoder = self.embedder.from_pipeline(replace(pipeline, tokenizer=tokenizer))
         prompts = self._tokenize(tokenizer, texts, instructions)
         tokens = sum(len(prompt.ids) for prompt in prompts)
         if truncate == "NONE" and (cut_indices := [index for index, prompt in enumerate(prompts) if prompt.is_cut]):

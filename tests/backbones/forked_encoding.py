@@ -71,7 +71,7 @@ def group():
 def main(name, options):
     model = InBedder(name, **json.loads(options))
     queue = BatchQueue()
-    queued_model = model.wrap_backbone(lambda backbone: QueuedBackbone(backbone, queue))
+    queued_model = InBedder.from_pipeline(model.pipeline.wrap(lambda backbone: QueuedBackbone(backbone, queue)))
     results, vectors, labels = [], [], []
     for when in ("before", "after"):
         for fork, one in ((fork_workers, model), (fork_server, model), (fork_workers, queued_model)):

@@ -138,8 +138,8 @@ def test_left_and_right_padding_give_the_same_vectors(make_sentence_model, famil
     right = InBedder(make_sentence_model(family), pooling=pooling)
     vectors = right.encode(TEXTS, INSTRUCTION)
     modules = SentenceModules()
-    left_padded = right.wrap_backbone(
-        lambda backbone: EmbeddingBackbone(backbone.model, backbone.tokenizer, modules, padding_side="left")
+    left_padded = InBedder.from_pipeline(
+        right.pipeline.wrap(lambda backbone: EmbeddingBackbone(backbone.model, backbone.tokenizer, modules, padding_side="left"))
     )
     assert_close(left_padded.encode(TEXTS, INSTRUCTION), vectors)
 

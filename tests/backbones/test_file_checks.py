@@ -226,7 +226,7 @@ def sentence_loaders(make_model):
         return parse_recipe({"model": str(folder), "data": {"sources": ["none.jsonl"]}, "max_length": 32})
 
     return [
-        lambda folder: model.with_pooling("re-enc", reencoding=Reencoding(1, 0, encoder=str(folder))).encode("a", "What?"),
+        lambda folder: model.replace(pooling="re-enc", reencoding=Reencoding(1, 0, encoder=str(folder))).encode("a", "What?"),
         lambda folder: load_encoder(recipe(folder)),
         lambda folder: load_mteb_model(str(folder)),
     ]

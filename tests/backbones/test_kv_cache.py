@@ -62,7 +62,7 @@ def test_another_pooling_of_the_same_model_does_not_read_from_the_memory(make_mo
         InBedder(make_model("llama"), text_memory=size).replace(pooling="avg-gen", text_memory=None) for size in (None, "1M")
     )
     with pytest.raises(InputError, match="text_memory is for causal LMs, 1st-gen and soft-gen"):
-        InBedder(make_model("llama"), text_memory="1M").with_pooling("avg-gen")
+        InBedder(make_model("llama"), text_memory="1M").replace(pooling="avg-gen")
     assert np.abs(caching.encode(TEXTS, INSTRUCTIONS[0]) - plain.encode(TEXTS, INSTRUCTIONS[0])).max() < 1e-4
 
 

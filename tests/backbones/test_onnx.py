@@ -24,7 +24,7 @@ def cosines(a, b):
 @pytest.mark.parametrize("pooling", ["avg-gen", "avg-ppt", "avg-all"])
 def test_int8_vectors_are_near_those_of_float32(int8, make_model, pooling):
     exact = InBedder(make_model("bert"), pooling=pooling)
-    vectors = int8.with_pooling(pooling).encode(TEXTS, "What?")
+    vectors = int8.replace(pooling=pooling).encode(TEXTS, "What?")
     assert cosines(vectors, exact.encode(TEXTS, "What?")).min() > 0.95
     assert np.abs(vectors - exact.encode(TEXTS, "What?")).max() > 0
 
@@ -37,9 +37,7 @@ def test_batches_differ_from_single_texts_by_rounding_alone(int8):
 def test_answers_other_layers_and_filtered_words_are_those_of_float32(int8, make_model):
     exact = InBedder(make_model("bert"))
     assert int8.answer(TEXTS, "What?") == exact.answer(TEXTS, "What?")
-    assert np.allclose(
-        int8.with_pooling(layer=1).encode(TEXTS, "What?"), exact.with_pooling(layer=1).encode(TEXTS, "What?"), atol=1e-5
-    )
+    assert np.allclose(int8.replace(layer=1).encode(TEXTS, "What?"), exact.replace(layer=1).encode(TEXTS, "What?"), atol=1e-5)
     assert np.allclose(
         int8.encode(TEXTS, "What?", filter_words=["cats"]), exact.encode(TEXTS, "What?", filter_words=["cats"]), atol=1e-5
     )

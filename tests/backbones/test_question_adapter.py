@@ -61,7 +61,7 @@ def test_vectors_are_those_of_a_base_pass_and_an_adapted_pass(make_model, make_a
     for prompt, text, question in zip(model.tokenizer(TEXTS, QUESTIONS), TEXTS, QUESTIONS, strict=True):
         states, _ = continue_plainly(adapted, prompt.ids, prompt.instruction[0])
         assert_close(model.encode(text, question), states[-1][0, -1].numpy())
-        assert_close(model.with_pooling("1st-gen", 1).encode(text, question), states[1][0, -1].numpy())
+        assert_close(model.replace(pooling="1st-gen", layer=1).encode(text, question), states[1][0, -1].numpy())
 
 
 @pytest.mark.parametrize("pooling", ["1st-gen", "avg-gen", "last-gen", "soft-gen"])

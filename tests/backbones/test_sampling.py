@@ -40,7 +40,7 @@ def test_states_of_a_sampled_answer_belong_to_its_tokens(make_model, kind, monke
     monkeypatch.setattr(
         sampling, "sample_tokens", lambda *arguments: sampled_tokens.append(sample_tokens(*arguments)) or sampled_tokens[-1]
     )
-    model.with_pooling("avg-gen", temperature=1.0, top_p=0.9, seed=5).encode(TEXTS[0], "What?")
+    model.replace(pooling="avg-gen", temperature=1.0, top_p=0.9, seed=5).encode(TEXTS[0], "What?")
     tokens = torch.cat(sampled_tokens)
     sampled_tokens.clear()
     model.answer(TEXTS[0], "What?", temperature=1.0, top_p=0.9, seed=5)
@@ -51,28 +51,28 @@ def test_states_of_a_sampled_answer_belong_to_its_tokens(make_model, kind, monke
 def test_vectors_of_sampled_answers_follow_the_seed_and_not_the_batch(make_model, pooling):
     model = InBedder(make_model("llama"), max_new_tokens=4)
     sampled_answers = [
-        model.with_pooling(pooling, temperature=0.6, top_p=0.9, seed=seed).encode(TEXTS, "What?") for seed in (0, 0, 1)
+        model.replace(pooling=pooling, temperature=0.6, top_p=0.9, seed=seed).encode(TEXTS, "What?") for seed in (0, 0, 1)
     ]
-    single = model.with_pooling(pooling, temperature=0.6, top_p=0.9).encode(TEXTS, "What?", batch_size=1)
+    single = model.replace(pooling=pooling, temperature=0.6, top_p=0.9).encode(TEXTS, "What?", batch_size=1)
     assert np.array_equal(sampled_answers[0], sampled_answers[1]) and np.abs(sampled_answers[0] - sampled_answers[2]).max() > 1e-3
     assert_close(single, sampled_answers[0])
-    greedy = model.with_pooling(pooling, temperature=0.6, top_p=1e-6).encode(TEXTS, "What?")
-    assert_close(greedy, model.with_pooling(pooling).encode(TEXTS, "What?"))
+    greedy = model.replace(pooling=pooling, temperature=0.6, top_p=1e-6).encode(TEXTS, "What?")
+    assert_close(greedy, model.replace(pooling=pooling).encode(TEXTS, "What?"))
 
 
 def test_sampled_and_greedy_vectors_are_kept_apart_in_a_cache(make_model, tmp_path):
     model = InBedder(make_model("llama"), pooling="avg-gen", cache=tmp_path)
     greedy = model.encode(TEXTS, "What?")
-    sampled_answers = model.with_pooling("avg-gen", temperature=1.0).encode(TEXTS, "What?")
+    sampled_answers = model.replace(pooling="avg-gen", temperature=1.0).encode(TEXTS, "What?")
     assert np.abs(greedy - sampled_answers).max() > 1e-3
-    assert np.array_equal(model.with_pooling("avg-gen", temperature=1.0).encode(TEXTS, "What?"), sampled_answers)
+    assert np.array_equal(model.replace(pooling="avg-gen", temperature=1.0).encode(TEXTS, "What?"), sampled_answers)
     assert np.array_equal(model.encode(TEXTS, "What?"), greedy)
 
 
 @pytest.mark.parametrize(("kind", "pooling"), [("opt", "1st-gen"), ("opt", "avg-ppt"), ("bert", "avg-gen"), ("opt", "re-enc")])
 def test_nothing_is_sampled_where_the_pooling_reads_no_decoded_answer(make_model, kind, pooling):
     with pytest.raises(InputError, match="reads no decoded answer"):
-        InBedder(make_model(kind)).with_pooling(pooling, temperature=0.6)
+        InBedder(make_model(kind)).replace(pooling=pooling, temperature=0.6)
 
 
 def test_tokens_are_sampled_as_often_as_their_probabilities_say():

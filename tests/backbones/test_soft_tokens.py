@@ -84,7 +84,7 @@ def test_a_model_trained_with_soft_gen_is_read_so_by_default(make_model, tmp_pat
     assert (model.pooling, model.options.encoding.max_new_tokens) == ("soft-gen", 2)
     expected = InBedder(make_model("llama"), pooling="soft-gen", max_new_tokens=2).encode(TEXTS, "What?")
     assert np.array_equal(model.encode(TEXTS, "What?"), expected)
-    assert model.with_pooling("1st-gen").pooling == "1st-gen"
+    assert model.replace(pooling="1st-gen").pooling == "1st-gen"
 
 
 @pytest.mark.parametrize("family", ["bert", "t5", "headless-bert"])

@@ -44,13 +44,13 @@ class TestEngine:
 
     @pytest.mark.parametrize("pooling", ["1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all"])
     def test_vectors_are_those_of_transformers(self, pair, pooling):
-        ours, engine_model = (model.with_pooling(pooling).encode(TEXTS, QUESTIONS) for model in pair)
+        ours, engine_model = (model.replace(pooling=pooling).encode(TEXTS, QUESTIONS) for model in pair)
         assert engine_model.dtype == np.float32
         assert_close(engine_model, ours, 1e-4)
 
     @pytest.mark.parametrize("ends", [True, False])
     def test_an_answer_that_ends_at_once_is_pooled_as_transformers_does(self, pair, monkeypatch, ends):
-        ours, engine_model = (model.with_pooling("avg-gen") for model in pair)
+        ours, engine_model = (model.replace(pooling="avg-gen") for model in pair)
         first = {
             one[0]
             for answers in engine_model.backbone._generate(
@@ -86,10 +86,10 @@ class TestEngine:
 
     def test_sampled_answers_are_re_encoded(self, pair):
         ours, engine_model = (
-            model.with_pooling("re-enc", reencoding=Reencoding(1, 0)).encode(TEXTS, QUESTIONS) for model in pair
+            model.replace(pooling="re-enc", reencoding=Reencoding(1, 0)).encode(TEXTS, QUESTIONS) for model in pair
         )
         assert np.abs(ours - engine_model).max() < 1e-6
-        drawing = pair[1].with_pooling("re-enc", reencoding=Reencoding(3, 1.0))
+        drawing = pair[1].replace(pooling="re-enc", reencoding=Reencoding(3, 1.0))
         sampled_answers = drawing.encode(TEXTS, QUESTIONS)
         assert (drawing.encode(TEXTS, QUESTIONS) == sampled_answers).all()
         assert np.abs(sampled_answers - engine_model).max() > 1e-2
@@ -109,7 +109,7 @@ class TestEngine:
 
     def test_other_layers_are_refused_and_no_words_are_read(self, pair):
         with pytest.raises(ModelError, match="only the last layer's states, not layer 1"):
-            pair[1].with_pooling("1st-gen", 1).encode("a", "What?")
+            pair[1].replace(pooling="1st-gen", layer=1).encode("a", "What?")
         assert pair[1].nearest_words(pair[1].encode(["a"], "What?")) == [[]]
 
     def test_an_adapter_changes_the_vectors_as_peft_does(self, make_model, tmp_path):

@@ -16,7 +16,7 @@ SOURCES = {"inbedder": ROOT, "inbedder_finetune": ROOT / "finetune", "inbedder_e
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SLOW_MODULES = {"inbedder.distributed.job"}
 """Modules whose examples start Ray."""
-INTERNAL_METHODS = {"cached_vectors", "with_pipeline", "wrap_backbone"}
+INTERNAL_METHODS = {"from_pipeline"}
 """Public methods of InBedder that only other packages of this repository call."""
 
 

@@ -157,8 +157,8 @@ def test_a_second_model_takes_many_instructions_and_no_texts(pair):
 def test_other_poolings_and_answers_use_only_the_first_model(pair):
     both, first, _ = pair
     for pooling, layer in (("avg-ppt", -1), ("1st-gen", 1)):
-        expected = first.with_pooling(pooling, layer).encode(TEXTS, QUESTIONS[0])
-        np.testing.assert_array_equal(both.with_pooling(pooling, layer).encode(TEXTS, QUESTIONS[0]), expected)
+        expected = first.replace(pooling=pooling, layer=layer).encode(TEXTS, QUESTIONS[0])
+        np.testing.assert_array_equal(both.replace(pooling=pooling, layer=layer).encode(TEXTS, QUESTIONS[0]), expected)
     assert both.answer(TEXTS, QUESTIONS[0]) == first.answer(TEXTS, QUESTIONS[0])
     vectors = first.encode(TEXTS, QUESTIONS[0])
     assert both.nearest_words(
@@ -174,7 +174,7 @@ def test_the_spec_names_both_models_and_each_has_its_cache_space(pair, tmp_path)
     assert sorted(space["model"] for space in cached_model.pipeline.store.info()) == sorted([first.name, second.name])
     np.testing.assert_array_equal(InBedder(first.name, cache=tmp_path / "kept").encode(TEXTS, QUESTIONS[0]), vectors)
     key = hash_entry(TEXTS[0], QUESTIONS[0])
-    assert cached_model.cached_vectors([key])[key].shape == (cached_model.dimension,)
+    assert cached_model.pipeline.cached_vectors([key])[key].shape == (cached_model.dimension,)
 
 
 def test_the_second_model_must_be_a_model(make_model):
@@ -187,5 +187,5 @@ def test_the_second_model_must_be_a_model(make_model):
 def test_the_answer_head_reads_only_the_first_models_vectors(pair):
     both, first, _ = pair
     assert both.nearest_words(np.ones((2, 3), dtype=np.float32)) == [[], []]
-    vectors = first.with_pooling("avg-gen").encode(TEXTS, QUESTIONS[0])
-    assert both.with_pooling("avg-gen").nearest_words(vectors) == first.with_pooling("avg-gen").nearest_words(vectors)
+    vectors = first.replace(pooling="avg-gen").encode(TEXTS, QUESTIONS[0])
+    assert both.replace(pooling="avg-gen").nearest_words(vectors) == first.replace(pooling="avg-gen").nearest_words(vectors)

@@ -21,7 +21,7 @@ CHANGES = [{"n": 2}, {"temperature": 0.5}, {"top_p": 0.5}, {"seed": 2}]
 
 @pytest.fixture
 def model(make_model):
-    return InBedder(make_model("llama"), pooling="re-enc", max_new_tokens=4).with_pooling("re-enc", reencoding=SAMPLED)
+    return InBedder(make_model("llama"), pooling="re-enc", max_new_tokens=4).replace(pooling="re-enc", reencoding=SAMPLED)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_one_greedy_answer_is_the_embedding_of_the_answer(make_model, family):
     from inbedder.models.bundled import find_base_folder
 
     model = InBedder(make_model(family), max_new_tokens=4)
-    vectors = model.with_pooling("re-enc", reencoding=GREEDY).encode(TEXTS, "What?")
+    vectors = model.replace(pooling="re-enc", reencoding=GREEDY).encode(TEXTS, "What?")
     expected = SentenceTransformer(str(find_base_folder()), device="cpu").encode(model.answer(TEXTS, "What?"))
     assert vectors.shape == (len(TEXTS), 384)
     assert np.abs(vectors - expected).max() < 1e-6
@@ -77,7 +77,7 @@ def test_the_answers_are_those_of_the_same_settings(model):
 def test_a_seed_reproduces_vectors_and_another_seed_changes_them(model):
     vectors = model.encode(TEXTS, "What?")
     assert (model.encode(TEXTS, "What?") == vectors).all()
-    reseeded = model.with_pooling("re-enc", reencoding=replace(SAMPLED, seed=2))
+    reseeded = model.replace(pooling="re-enc", reencoding=replace(SAMPLED, seed=2))
     assert np.abs(reseeded.encode(TEXTS, "What?") - vectors).max() > 1e-2
 
 
@@ -127,7 +127,7 @@ def test_answers_of_other_settings_are_not_found(make_model, tmp_path, monkeypat
     monkeypatch.setattr(model.backbone, "answer", lambda prompts, sampling: calls.append(sampling) or answer(prompts, sampling))
     model.encode(["a"], "What?")
     assert calls == []
-    model.with_pooling("re-enc", reencoding=Reencoding(**change)).encode(["a"], "What?")
+    model.replace(pooling="re-enc", reencoding=Reencoding(**change)).encode(["a"], "What?")
     assert len(calls) == 1
     assert len([space for space in model.pipeline.store.info() if space["results"] == "answers and confidences"]) == 2
 
@@ -137,7 +137,7 @@ def test_another_re_encoder_or_its_new_weights_find_no_cached_vectors(make_model
 
     model = InBedder(make_model("llama"), pooling="re-enc", cache=tmp_path / "kept")
     model.encode(["a"], "What?")
-    variant = model.with_pooling("re-enc", reencoding=Reencoding(encoder=other_encoder))
+    variant = model.replace(pooling="re-enc", reencoding=Reencoding(encoder=other_encoder))
     for _ in range(2):
         counted.clear()
         vector = variant.encode("a", "What?")
@@ -165,7 +165,7 @@ def test_an_unknown_device_of_a_re_encoder_is_refused(other_encoder):
 
 def test_a_missing_re_encoder_is_named_before_answers_are_sampled(model, monkeypatch):
     monkeypatch.setattr(model.backbone, "answer", None)
-    variant = model.with_pooling("re-enc", reencoding=Reencoding(encoder="no/such-encoder"))
+    variant = model.replace(pooling="re-enc", reencoding=Reencoding(encoder="no/such-encoder"))
     with pytest.raises(ModelError, match="Cannot load the re-encoder 'no/such-encoder'"):
         variant.encode("a", "What?")
 

@@ -108,7 +108,7 @@ class Threads:
         model, uncached = load(self.stage.models[family], cached), load(self.stage.models[family])
         layer = fault.draw.choice((-1, 1))
         if pooling is not None:
-            model, uncached = model.with_pooling(pooling, layer), uncached.with_pooling(pooling, layer)
+            model, uncached = model.replace(pooling=pooling, layer=layer), uncached.replace(pooling=pooling, layer=layer)
         fault.note(f"{family} {pooling or ''} layer {layer} {use}")
         calls = list(itertools.product(texts_of(16, seed=fault.number), (INSTRUCTION, "What is it about?", "Is it good?")))
         right = [_call(uncached, use, *call) for call in calls]

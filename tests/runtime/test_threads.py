@@ -33,7 +33,7 @@ def map_in_threads(function, items, threads=8):
 @pytest.mark.parametrize("layer", [-1, 1])
 @pytest.mark.parametrize(("kind", "pooling"), CASES)
 def test_eight_threads_get_the_vectors_of_one(make_model, kind, pooling, layer):
-    model = load(make_model, kind).with_pooling(pooling, layer)
+    model = load(make_model, kind).replace(pooling=pooling, layer=layer)
     expected = [model.encode(*call) for call in CALLS]
     vectors = map_in_threads(lambda call: model.encode(*call), CALLS)
     np.testing.assert_array_equal(vectors, expected)
@@ -41,7 +41,9 @@ def test_eight_threads_get_the_vectors_of_one(make_model, kind, pooling, layer):
 
 def test_poolings_that_share_weights_do_not_disturb_each_other(make_model):
     model = load(make_model, "opt")
-    variants = [model.with_pooling(pooling, layer) for pooling in ("1st-gen", "avg-gen", "avg-all") for layer in (0, 1, -1)]
+    variants = [
+        model.replace(pooling=pooling, layer=layer) for pooling in ("1st-gen", "avg-gen", "avg-all") for layer in (0, 1, -1)
+    ]
     calls = [(number % len(variants), call) for number, call in enumerate(CALLS * 2)]
     expected = [variants[number].encode(*call) for number, call in calls]
     vectors = map_in_threads(lambda item: variants[item[0]].encode(*item[1]), calls)
@@ -66,7 +68,7 @@ def test_answers_are_those_of_one_thread(make_model, kind, temperature):
 
 
 def test_reencoded_vectors_are_those_of_one_thread(make_model):
-    model = load(make_model, "llama").with_pooling("re-enc", reencoding=Reencoding(n=2))
+    model = load(make_model, "llama").replace(pooling="re-enc", reencoding=Reencoding(n=2))
     expected = [model.encode(*call) for call in CALLS[:8]]
     np.testing.assert_array_equal(map_in_threads(lambda call: model.encode(*call), CALLS[:8]), expected)
 
@@ -97,6 +99,6 @@ def test_no_hook_is_left_on_a_model(make_model, kind):
     before = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.backbone.model.modules()]
     for pooling in model.backbone.poolings:
         for layer in (0, 1, -1):
-            model.with_pooling(pooling, layer).encode(TEXTS, "What?", filter_words=["cats"])
+            model.replace(pooling=pooling, layer=layer).encode(TEXTS, "What?", filter_words=["cats"])
     after = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.backbone.model.modules()]
     assert after == before

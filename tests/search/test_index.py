@@ -150,7 +150,7 @@ def test_another_model_is_refused_by_name(index, make_model):
 
 def test_the_same_model_with_other_options_is_refused(index, tiny):
     with pytest.raises(InputError, match="read in another way: layer was -1 and is 1"):
-        Index.open(index.storage.folder, tiny.with_pooling(tiny.pooling, layer=1))
+        Index.open(index.storage.folder, tiny.replace(pooling=tiny.pooling, layer=1))
 
 
 def test_an_index_opens_with_the_model_that_it_names(index):

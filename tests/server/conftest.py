@@ -93,6 +93,6 @@ def change_vectors(tiny):
     """A function that makes a tiny model whose vectors are changed by a function of them and their prompts."""
 
     def make(change):
-        return tiny.wrap_backbone(lambda backbone: ChangedBackbone(backbone, change))
+        return tiny.from_pipeline(tiny.pipeline.wrap(lambda backbone: ChangedBackbone(backbone, change)))
 
     return make

@@ -102,7 +102,7 @@ def test_a_waiting_request_leaves_its_thread_to_a_small_one(make_client, tiny):
         assert release.wait(60)
         return vectors
 
-    model = tiny.wrap_backbone(lambda backbone: ChangedBackbone(backbone, wait))
+    model = tiny.from_pipeline(tiny.pipeline.wrap(lambda backbone: ChangedBackbone(backbone, wait)))
     client = make_client({"slow": model}, threads=1, batch_size=2)
     queue = client.app.state.models["slow"].queue
     passes.clear()
@@ -208,7 +208,7 @@ def test_requests_beyond_the_limit_get_429_and_retry_after(make_client, tiny):
         assert release.wait(60)
         return vectors
 
-    model = tiny.wrap_backbone(lambda backbone: ChangedBackbone(backbone, wait))
+    model = tiny.from_pipeline(tiny.pipeline.wrap(lambda backbone: ChangedBackbone(backbone, wait)))
     release.set()
     client = make_client({"slow": model}, max_waiting=2)
     release.clear()
@@ -236,7 +236,7 @@ def test_a_client_that_disconnects_leaves_the_queue(make_live, tiny):
         computed.append(len(prompts))
         return vectors
 
-    model = tiny.wrap_backbone(lambda backbone: ChangedBackbone(backbone, wait))
+    model = tiny.from_pipeline(tiny.pipeline.wrap(lambda backbone: ChangedBackbone(backbone, wait)))
     address = make_live({"slow": model})
     computed.clear()
     release.clear()
@@ -271,7 +271,7 @@ def test_a_vector_that_is_not_finite_fails_only_its_own_request(make_client, tin
                 vectors[row] = float("nan")
         return vectors
 
-    model = tiny.wrap_backbone(lambda backbone: ChangedBackbone(backbone, add_nan))
+    model = tiny.from_pipeline(tiny.pipeline.wrap(lambda backbone: ChangedBackbone(backbone, add_nan)))
     client = make_client({"tiny": model})
     texts = ["a", "faulty", "b", "c"] * 4
     with ThreadPoolExecutor(8) as pool:

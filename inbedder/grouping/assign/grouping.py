@@ -170,12 +170,12 @@ class Grouping(StoredGrouping):
             self.groups[label] = replace(self.groups[label], size=max(self.groups[label].size - 1, 0))
         self.groups[to] = replace(self.groups[to], size=self.groups[to].size + len(batch.texts))
 
-    def split(self, number: int, question: str, texts: Sequence[str], k: int | str = "auto", *, batch_size: int = 32) -> None:
+    def split(self, number: int, instruction: str, texts: Sequence[str], k: int | str = "auto", *, batch_size: int = 32) -> None:
         """Split a group by another question. New texts of the group are then asked that question, too.
 
         Args:
             number: Number of the group, from 0. The first new group takes its number; the others come last.
-            question: The question.
+            instruction: The question.
             texts: The texts of the grouping, or others like them.
             k: Number of new groups, or "auto".
             batch_size: Batch size.
@@ -188,7 +188,7 @@ class Grouping(StoredGrouping):
         members = [batch.texts[row] for row in np.flatnonzero(self._find_places(batch).labels == number)]
         if len(members) < 2:
             raise InputError(f"{len(members)} of the texts are in group {number + 1}. Give the texts of the grouping.")
-        parts = StoredGrouping.of(cluster(members, question, self.model, k, batch_size=batch_size))
+        parts = StoredGrouping.of(cluster(members, instruction, self.model, k, batch_size=batch_size))
         level = 1 + len(self.split_questions)
         numbers = [number, *range(len(self.groups), len(self.groups) + len(parts.groups) - 1)]
         name = self.groups[number].name
@@ -199,7 +199,7 @@ class Grouping(StoredGrouping):
         self.distances = np.concatenate([self.distances, parts.distances])
         self.centres = np.concatenate([self.centres, parts.centres])
         self.routes += [Route(level, numbers[route.target]) for route in parts.routes]
-        self.split_questions = [*self.split_questions, question]
+        self.split_questions = [*self.split_questions, instruction]
 
     def assign(
         self,

@@ -39,13 +39,15 @@ class WordWeight(NamedTuple):
     """1 minus the cosine of the text's vectors with and without it, 0 to 2."""
 
 
-def weigh_words(model: InBedder, texts: Sequence[str], question: str | None, *, batch_size: int = 32) -> list[list[WordWeight]]:
+def weigh_words(
+    model: InBedder, texts: Sequence[str], instruction: str | None, *, batch_size: int = 32
+) -> list[list[WordWeight]]:
     """Weigh the words of texts by what their vectors lose without them.
 
     Args:
         model: The model.
         texts: n texts.
-        question: The question, or None.
+        instruction: The question, or None.
         batch_size: Batch size.
 
     Returns:
@@ -60,7 +62,7 @@ def weigh_words(model: InBedder, texts: Sequence[str], question: str | None, *, 
     """
     spans = [[match.span() for match in WORD.finditer(text)][:MAX_WORDS] for text in texts]
     variants = [text[:start] + text[end:] for text, text_spans in zip(texts, spans, strict=True) for start, end in text_spans]
-    vectors = model.encode([*texts, *variants], question, batch_size=batch_size, precision="float32", show_progress_bar=False)
+    vectors = model.encode([*texts, *variants], instruction, batch_size=batch_size, precision="float32", show_progress_bar=False)
     owners = np.repeat(np.arange(len(texts)), [len(text_spans) for text_spans in spans])
     weights = iter((1 - compute_row_cosines(vectors[len(texts) :], vectors[owners])).tolist())
     return [[WordWeight(start, end, max(next(weights), 0.0)) for start, end in text_spans] for text_spans in spans]
@@ -90,7 +92,7 @@ def add_evidence(result: Result, model: InBedder, *, batch_size: int = 32) -> Re
     Returns:
         The grouping with ``evidence``.
     """
-    question = None if result.instruction == NO_INSTRUCTION else result.instruction
+    instruction = None if result.instruction == NO_INSTRUCTION else result.instruction
     texts = [text for examples in result.examples for text in examples]
-    evidence = iter([find_evidence(words) for words in weigh_words(model, texts, question, batch_size=batch_size)])
+    evidence = iter([find_evidence(words) for words in weigh_words(model, texts, instruction, batch_size=batch_size)])
     return replace(result, evidence=[[next(evidence) for _ in examples] for examples in result.examples])

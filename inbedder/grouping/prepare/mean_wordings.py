@@ -54,14 +54,14 @@ def average_wordings(vectors: Vectors) -> tuple[Vectors, int]:
 
 
 def encode_question(
-    model: InBedder, texts: Sequence[str], question: str | Sequence[str] | None, **options: Any
+    model: InBedder, texts: Sequence[str], instruction: str | Sequence[str] | None, **options: Any
 ) -> tuple[Vectors, str | None]:
     """Embed texts under a question in one wording or several.
 
     Args:
         model: The model.
         texts: n texts.
-        question: The question, a list of its wordings, or None.
+        instruction: The question, a list of its wordings, or None.
         **options: Keyword arguments of ``InBedder.encode``.
 
     Returns:
@@ -71,8 +71,8 @@ def encode_question(
     Raises:
         InputError: If there is no wording, or one occurs twice.
     """
-    if question is None or isinstance(question, str):
-        return model.encode(texts, question, precision="float32", **options), question
-    wordings = check_wordings(question)
+    if instruction is None or isinstance(instruction, str):
+        return model.encode(texts, instruction, precision="float32", **options), instruction
+    wordings = check_wordings(instruction)
     mean, nearest = average_wordings(model.encode_many(texts, wordings, precision="float32", **options))
     return mean, wordings[nearest]

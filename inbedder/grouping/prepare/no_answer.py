@@ -54,14 +54,14 @@ def find_unanswered(vectors: Vectors, reference_vectors: Vectors) -> NDArray[np.
 
 
 def find_answered_rows(
-    model: InBedder, vectors: Vectors, question: str | Sequence[str] | None, **options: Any
+    model: InBedder, vectors: Vectors, instruction: str | Sequence[str] | None, **options: Any
 ) -> NDArray[np.intp]:
     """Find the texts that give an answer to a question.
 
     Args:
         model: The model.
         vectors: Vectors of n texts under the question, shape (n, d); only their directions count.
-        question: The question, or a list of its wordings.
+        instruction: The question, or a list of its wordings.
         **options: Keyword arguments of ``InBedder.encode``.
 
     Returns:
@@ -70,9 +70,9 @@ def find_answered_rows(
     Raises:
         InputError: If there is no question, or no text gives an answer.
     """
-    if question is None:
+    if instruction is None:
         raise InputError("no_answer (--no-answer) needs a question.")
-    reference_vectors = encode_question(model, REFERENCE_LINES, question, **options)[0]
+    reference_vectors = encode_question(model, REFERENCE_LINES, instruction, **options)[0]
     answered_rows = np.flatnonzero(~find_unanswered(vectors, reference_vectors))
     if not len(answered_rows):
         raise InputError("No text gives an answer to the question. Ask another one, or leave out no_answer (--no-answer).")

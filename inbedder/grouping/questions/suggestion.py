@@ -49,7 +49,7 @@ class Suggestion:
 
 def suggest_questions(
     texts: Sequence[str],
-    questions: Sequence[str] | None = None,
+    instructions: Sequence[str] | None = None,
     model: InBedder | str | None = None,
     *,
     sample: int = SAMPLED_TEXTS,
@@ -60,7 +60,7 @@ def suggest_questions(
 
     Args:
         texts: n texts, at least 20.
-        questions: The questions to try; None tries the named instructions.
+        instructions: The questions to try; None tries the named instructions.
         model: An ``InBedder``, the name of a model, or None for the bundled default.
         sample: Maximum number of texts that the questions are tried on.
         seed: Seed of the sample and of k-means.
@@ -81,7 +81,7 @@ def suggest_questions(
     rows = check_texts(texts, None)[0]
     if len(rows) < MIN_TEXTS:
         raise InputError(f"At least {MIN_TEXTS} texts are needed to compare questions; got {len(rows)}.")
-    names = [f"@{name}" for name in read_prompts("instructions")] if questions is None else check_wordings(questions)
+    names = [f"@{name}" for name in read_prompts("instructions")] if instructions is None else check_wordings(instructions)
     embedder = resolve_model(model)
     check_integer("sample", sample, MIN_TEXTS)
     if len(rows) > sample:

@@ -109,7 +109,7 @@ class StoredGrouping:
         labels = np.concatenate([level.labels + offset for level, offset in zip(levels, offsets, strict=True)])
         distances = np.concatenate([level.distances for level in levels])
         routes = [Route(number, target) for number, level in enumerate(levels) for target in level.targets]
-        questions = [split.question for split in result.splits]
+        questions = [split.instruction for split in result.splits]
         return cls(result.provenance, groups, centres, labels, distances, result.removed_directions, routes, questions)
 
     @classmethod

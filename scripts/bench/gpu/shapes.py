@@ -73,9 +73,7 @@ def build_model(config: Any, tokenizer: PreTrainedTokenizerBase, device: str) ->
     options = Options.parse(model="random weights", device=device, max_new_tokens=NEW_TOKENS)
     backbone, settings = build_causal_backbone(loaded, options.model)
     backbone.weight_files = files
-    return InBedder.with_pipeline(
-        object.__new__(InBedder), EncodingPipeline.compose(options, settings, backbone, None, None, None, InBedder)
-    )
+    return InBedder.from_pipeline(EncodingPipeline.compose(options, settings, backbone, None, None, None, InBedder))
 
 
 @torch.inference_mode()
@@ -124,13 +122,13 @@ def make_sentence_transformers_way(model: InBedder, folder: Path, device: str) -
 
 def make_reencoding_way(model: InBedder, base: Path) -> Encode:
     """Make an encoder by the mean vector of ten sampled answers, embedded by mini's base."""
-    reencoded = model.with_pooling("re-enc", reencoding=Reencoding(encoder=str(base)))
+    reencoded = model.replace(pooling="re-enc", reencoding=Reencoding(encoder=str(base)))
     return lambda rows: np.asarray(reencoded.encode(rows, QUESTIONS[0]))
 
 
 def make_average_way(model: InBedder) -> Encode:
     """Make an encoder by the mean state of the answer."""
-    average = model.with_pooling("avg-gen")
+    average = model.replace(pooling="avg-gen")
     return lambda rows: average.encode(rows, QUESTIONS[0])
 
 

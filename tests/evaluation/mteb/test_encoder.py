@@ -127,7 +127,7 @@ def test_an_unknown_model_is_an_error_that_says_what_to_give():
 
 def test_other_options_have_another_revision_in_mteb(make_model):
     model = InBedder(make_model("bert"))
-    ways = [model, model.with_pooling("avg-all"), model.with_pooling(layer=1)]
+    ways = [model, model.replace(pooling="avg-all"), model.replace(layer=1)]
     revisions = [MtebEncoder(one).mteb_model_meta.revision for one in ways]
     revisions.append(MtebEncoder(model, instructions={"t": "Why?"}).mteb_model_meta.revision)
     assert len(set(revisions)) == 4
