@@ -80,6 +80,8 @@ def test_a_wheel_is_small_and_holds_neither_tests_nor_results(built_wheels, name
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {name}
     assert not [name for name in names if "/results/" in name or "/tests/" in name or "__pycache__" in name]
     assert [name for name in names if name.endswith(".safetensors")] == [MINI] * (name == "inbedder")
+    (licence,) = [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
+    assert read(wheel, licence) == (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert "inbedder/py.typed" in names or name != "inbedder"
     assert not [name for name in names if name.startswith("inbedder_finetune/recipes/") and "tests/data" in read(wheel, name)]
 
