@@ -3,7 +3,7 @@
 install:
 	python3 -m venv .venv
 	.venv/bin/pip install -q 'pip>=25.1'
-	.venv/bin/pip install -q -c constraints.txt -e '.[mini,search,serve,onnx,ray]' -e ./finetune -e './evaluation[mteb]' --group dev
+	.venv/bin/pip install -q -c constraints.txt -e '.[mini,search,serve,quantization,onnx,ray]' -e ./finetune -e './evaluation[mteb]' --group dev
 
 fix:
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .

@@ -19,7 +19,7 @@ def make_quantization_config(quantization: str, dtype: torch.dtype) -> BitsAndBy
     if quantization not in QUANTIZATIONS:
         raise ModelError(f"Unknown quantization {quantization!r}. Choose one of: {', '.join(QUANTIZATIONS)}.")
     if find_spec("bitsandbytes") is None:
-        raise MissingExtraError("bitsandbytes")
+        raise MissingExtraError("bitsandbytes", "quantization")
     if quantization == "int8":
         return BitsAndBytesConfig(load_in_8bit=True)
     return BitsAndBytesConfig(
