@@ -23,7 +23,7 @@ class Category:
     """A category to classify texts into.
 
     Example:
-        >>> from inbedder.classification.categories import Category
+        >>> from inbedder import Category
         >>> Category("late delivery", examples=("It took three weeks.",)).meaning
         'late delivery'
     """

@@ -29,7 +29,15 @@ RICH_ANSWERS = 8
 
 @dataclass(frozen=True, eq=False)
 class Suggestion:
-    """A question and what makes it worth asking, each from 0 to 1 except the number of answers."""
+    """A question and what makes it worth asking, each from 0 to 1 except the number of answers.
+
+    Example:
+        >>> from inbedder import suggest_questions
+        >>> texts = ["The soup was cold.", "Our waiter was rude.", "Great tacos!", "Too loud."] * 5
+        >>> (suggestion,) = suggest_questions(texts, ["@topic"])
+        >>> suggestion.instruction, len(suggestion.result.texts)
+        ('@topic', 20)
+    """
 
     instruction: str
     """The question."""
@@ -73,7 +81,7 @@ def suggest_questions(
         InputError: If there are too few texts, or no question.
 
     Example:
-        >>> from inbedder.grouping.questions.suggestion import suggest_questions
+        >>> from inbedder import suggest_questions
         >>> texts = ["The soup was cold.", "Our waiter was rude.", "Great tacos!", "Too loud."] * 5
         >>> [each.instruction for each in suggest_questions(texts, ["@topic", "@sentiment"])][0] in ("@topic", "@sentiment")
         True

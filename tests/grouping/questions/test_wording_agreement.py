@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-import inbedder
 from inbedder import InBedder, compare_wordings
 from inbedder.errors import InputError
 from tests.grouping.test_clustering import blobs
@@ -75,7 +74,3 @@ def test_equal_groupings_agree_fully_and_nothing_moves(make_model):
 def test_an_invalid_comparison_is_refused(model, texts, wordings, message):
     with pytest.raises(InputError, match=message):
         compare_wordings(texts, wordings, model)
-
-
-def test_the_comparison_is_a_public_name():
-    assert "compare_wordings" in inbedder.__all__
