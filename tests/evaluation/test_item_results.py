@@ -22,9 +22,9 @@ from inbedder_evaluation.tasks.intent_emotion import load_intent_emotion
 from inbedder_evaluation.tasks.prompt_retrieval import PromptRetrieval
 from inbedder_evaluation.tasks.standard import load_standard_task
 from inbedder_evaluation.tasks.text_evaluation import TextEvaluation
-from tests.evaluation.test_standard import PAIRS
-from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
-from tests.evaluation.test_text_evaluation import write
+from tests.evaluation.tasks.test_standard import PAIRS
+from tests.evaluation.tasks.test_tasks import QUESTIONS, ROWS, ignorant
+from tests.evaluation.tasks.test_text_evaluation import write
 
 KEY = ("toy", "1", "task", "2", "raw", 0)
 CORRELATED = Outcomes({}, "spearman", [0, 0, 1, 2], {"cosine": [0.5, 0.1, 0.9, 0.3], "rating": [3.0, 1.0, 5.0, 2.0]})

@@ -15,9 +15,9 @@ from inbedder_evaluation.tasks.contrast_triplets import ContrastTriplets
 from inbedder_evaluation.tasks.corpus import make_corpus
 from inbedder_evaluation.tasks.criteria_clustering import CriteriaClustering
 from inbedder_evaluation.tasks.robustness import InstructionRobustness
-from tests.evaluation.test_robustness import ASKED, DATA
+from tests.evaluation.tasks.test_robustness import ASKED, DATA
+from tests.evaluation.tasks.test_tasks import QUESTIONS, ROWS, ignorant, one_hot
 from tests.evaluation.test_runner import Counting
-from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant, one_hot
 
 
 def oracle(texts, instruction):

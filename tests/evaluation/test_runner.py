@@ -18,7 +18,7 @@ from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, load_instr
 from inbedder_evaluation.tasks.contrast_triplets import ContrastTriplets
 from inbedder_evaluation.tasks.corpus import make_corpus
 from inbedder_evaluation.tasks.criteria_clustering import CriteriaClustering
-from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
+from tests.evaluation.tasks.test_tasks import QUESTIONS, ROWS, ignorant
 
 
 class Counting:
@@ -156,7 +156,7 @@ def test_tables_show_the_newest_weights_of_a_model(clustering, tmp_path):
 
 def test_an_uninstructed_embedder_encodes_once(tmp_path):
     from inbedder_evaluation.tasks.robustness import InstructionRobustness
-    from tests.evaluation.test_robustness import ASKED, DATA
+    from tests.evaluation.tasks.test_robustness import ASKED, DATA
 
     encode = Counting()
     blind = Embedder("blind", "1", encode, lambda text, _: text, instructed=False)

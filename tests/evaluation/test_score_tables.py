@@ -8,9 +8,9 @@ from inbedder_evaluation.results import load_cells
 from inbedder_evaluation.score_tables import build_table, make_score_table, measure_table
 from inbedder_evaluation.tasks.question_wordings import build_row
 from inbedder_evaluation.tasks.sets import TableRow, read_tables
-from tests.evaluation.test_question_wordings import build_airlines, understands_first_wording
-from tests.evaluation.test_tasks import ignorant
-from tests.evaluation.test_text_evaluation import write
+from tests.evaluation.tasks.test_question_wordings import build_airlines, understands_first_wording
+from tests.evaluation.tasks.test_tasks import ignorant
+from tests.evaluation.tasks.test_text_evaluation import write
 from tests.scripts.stand_ins import write_data
 
 PAIRS = [{"sentence1": f"a {i}", "sentence2": f"b {i}", "score": i % 5} for i in range(10)]

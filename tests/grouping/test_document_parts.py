@@ -3,7 +3,7 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder.grouping.document_parts import describe_shares, make_document_columns, parse_unit, split_documents
-from tests.grouping.test_page import grouping
+from tests.grouping.report.test_page import grouping
 
 LETTER = "Dear shop,\n\nThe parcel came late. Dr. Smith complained!\n \n\nYours\n"
 

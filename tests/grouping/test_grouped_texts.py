@@ -3,7 +3,7 @@ import pytest
 
 from inbedder.grouping.grouped_texts import make_group_columns
 from inbedder.grouping.partition.group_distances import measure_fit
-from tests.grouping.test_page import grouping
+from tests.grouping.report.test_page import grouping
 
 
 def test_the_fit_is_one_at_the_centre_and_zero_between_two_groups():

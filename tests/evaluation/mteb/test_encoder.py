@@ -16,8 +16,8 @@ from inbedder_evaluation.tasks import Data, build_tasks
 from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, load_instruct_stsb
 from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, load_intent_emotion
 from inbedder_evaluation.tasks.standard import load_standard_task
-from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
-from tests.evaluation.test_text_evaluation import write
+from tests.evaluation.tasks.test_tasks import QUESTIONS, ROWS, ignorant
+from tests.evaluation.tasks.test_text_evaluation import write
 
 WHERE = {"hf_split": "test", "hf_subset": "default"}
 

@@ -6,9 +6,9 @@ from inbedder_evaluation.mteb_adapters import describe
 from inbedder_evaluation.runner import run
 from inbedder_evaluation.tasks.conditional_sts import load_instruct_stsb
 from inbedder_evaluation.tasks.standard import load_standard_task
+from tests.evaluation.tasks.test_tasks import ignorant
+from tests.evaluation.tasks.test_text_evaluation import write
 from tests.evaluation.test_runner import embedder
-from tests.evaluation.test_tasks import ignorant
-from tests.evaluation.test_text_evaluation import write
 
 
 def test_standard_cells_become_mtebs_results_with_the_mean_over_seeds(tmp_path):

@@ -15,7 +15,7 @@ from inbedder_evaluation.mteb.tasks import (
 from inbedder_evaluation.mteb_adapters import FunctionEncoder
 from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, load_instruct_stsb
 from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, load_intent_emotion
-from tests.evaluation.test_tasks import ignorant, one_hot
+from tests.evaluation.tasks.test_tasks import ignorant, one_hot
 
 TASKS = [IntentEmotionEmotion, IntentEmotionIntent, InstructSTSBTask, NYTTopicClustering, NYTLocationClustering]
 

@@ -11,7 +11,7 @@ from inbedder_evaluation.prompting import few_shot
 from inbedder_evaluation.prompting.chat_endpoint import ChatEndpoint
 from inbedder_evaluation.results import load_cells
 from tests.evaluation.prompting.test_few_shot_prompts import render_as_authors
-from tests.evaluation.test_conditional_sts import CSV
+from tests.evaluation.tasks.test_conditional_sts import CSV
 
 KEY = "sk-secret-key"
 

@@ -12,7 +12,7 @@ from inbedder_evaluation.prompting.few_shot import app, load_generative
 from inbedder_evaluation.prompting.few_shot_prompts import FewShotPrompts
 from inbedder_evaluation.results import load_cells
 from tests.evaluation.prompting.test_few_shot_prompts import QUERY
-from tests.evaluation.test_conditional_sts import CSV
+from tests.evaluation.tasks.test_conditional_sts import CSV
 
 HEAD = CSV.splitlines()[0]
 

@@ -3,7 +3,7 @@ import pytest
 from inbedder.conditional.rated_rows import read_rated_pairs
 from inbedder.errors import InputError
 from inbedder_evaluation.prompting.few_shot_prompts import FewShotPrompts, parse_answers
-from tests.evaluation.test_conditional_sts import CSV
+from tests.evaluation.tasks.test_conditional_sts import CSV
 
 QUERY = {"sentence1": "A cat {naps}", "sentence2": "A dog barks", "condition": "the animal"}
 CSTS, STSB = FewShotPrompts("csts", "causal"), FewShotPrompts("stsb", "causal")

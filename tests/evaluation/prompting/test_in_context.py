@@ -16,8 +16,8 @@ from inbedder_evaluation.prompting.in_context import (
     rank_examples,
 )
 from inbedder_evaluation.results import load_cells
+from tests.evaluation.tasks.test_text_evaluation import write
 from tests.evaluation.test_runner import embedder
-from tests.evaluation.test_text_evaluation import write
 
 TRAIN = [{"text": text, "label": label} for text, label in (("a dull film", 1), ("a fine film", 3), ("a superb film", 4))]
 TEST = [{"text": "so dull", "label": 1}, {"text": "so fine", "label": 3}, {"text": "so superb", "label": 0}]

@@ -12,8 +12,8 @@ from inbedder.prompting.stopwords import load_stopwords
 from inbedder_evaluation.results import load_cells
 from inbedder_evaluation.sweeps.embedders import list_uninformative_words, make_pooling_embedders
 from inbedder_evaluation.sweeps.paper import app
+from tests.evaluation.tasks.test_tasks import ignorant
 from tests.evaluation.test_runner import run
-from tests.evaluation.test_tasks import ignorant
 
 PNG = b"\x89PNG"
 TINY_SET = ("--hub", "--task", "NYT two-criteria")
@@ -145,7 +145,7 @@ def test_gibberish_reaches_the_model_in_the_place_of_the_instruction(make_model,
 
 def test_robustness_is_drawn_from_results_that_hold_some(tmp_path):
     from inbedder_evaluation.tasks.robustness import InstructionRobustness
-    from tests.evaluation.test_robustness import ASKED, DATA
+    from tests.evaluation.tasks.test_robustness import ASKED, DATA
     from tests.evaluation.test_runner import embedder
 
     run([embedder(ignorant)], [InstructionRobustness(DATA, ASKED)], tmp_path / "r.json", seeds=[0])

@@ -7,7 +7,7 @@ from scipy.stats import fisher_exact
 from inbedder import crosstab
 from inbedder.errors import InputError
 from inbedder.grouping.compare.crosstab import categorize_values
-from tests.grouping.test_page import grouping
+from tests.grouping.report.test_page import grouping
 
 TOPIC = [0] * 40 + [1] * 30 + [2] * 30
 MOOD = [0] * 36 + [1] * 4 + [0] * 10 + [1] * 20 + [0] * 14 + [1] * 16

@@ -7,7 +7,7 @@ from scipy.stats import chi2_contingency
 from inbedder.errors import InputError
 from inbedder.grouping.compare.crosstab import Categories, CrossTable, count_pairs
 from inbedder.grouping.compare.timelines import find_changes, make_timelines
-from tests.grouping.test_page import grouping
+from tests.grouping.report.test_page import grouping
 
 
 def by_periods(counts):

@@ -9,7 +9,7 @@ from inbedder.grouping.describe.deduplicate import (
     measure_overlap,
     merge_duplicate_groups,
 )
-from tests.grouping.test_page import grouping
+from tests.grouping.report.test_page import grouping
 
 
 def make_groups(*groups):

@@ -3,7 +3,7 @@ import pytest
 
 from inbedder.grouping.describe.question_effect import describe_effect
 from tests.conftest import blobs
-from tests.grouping.test_page import grouping
+from tests.grouping.report.test_page import grouping
 
 VECTORS = blobs((20, 20))
 LABELS = [0] * 20 + [1] * 20

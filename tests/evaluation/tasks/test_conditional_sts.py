@@ -8,7 +8,7 @@ from inbedder.io.outputs import write_records
 from inbedder_evaluation.tasks import Data, build_tasks
 from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, as_question, load_instruct_stsb, read_csts
 from inbedder_evaluation.tasks.task import TaskInfo
-from tests.evaluation.test_tasks import ignorant
+from tests.evaluation.tasks.test_tasks import ignorant
 
 INFO = TaskInfo("toy", "cosine_spearman", "toy", "1", "none", "")
 CSV = """sentence1,sentence2,condition,label

@@ -6,7 +6,7 @@ import pytest
 from inbedder.errors import InputError
 from inbedder_evaluation.tasks.robustness import LabelledTexts
 from inbedder_evaluation.tasks.wording_means import WordingMeans
-from tests.evaluation.test_tasks import ignorant, one_hot
+from tests.evaluation.tasks.test_tasks import ignorant, one_hot
 
 TEXTS = [f"{kind} {i}" for kind in "abc" for i in range(10)]
 DATA = LabelledTexts("toy", TEXTS, [text[0] for text in TEXTS], "toy", "none")

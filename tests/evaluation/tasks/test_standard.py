@@ -10,8 +10,8 @@ from inbedder.errors import InputError
 from inbedder_evaluation.tasks import Data, build_tasks
 from inbedder_evaluation.tasks.sets import find_set, read_sets
 from inbedder_evaluation.tasks.standard import load_mteb_task, load_standard_task
-from tests.evaluation.test_tasks import ignorant, one_hot
-from tests.evaluation.test_text_evaluation import write
+from tests.evaluation.tasks.test_tasks import ignorant, one_hot
+from tests.evaluation.tasks.test_text_evaluation import write
 
 PAIRS = [{"sentence1": f"one {i}", "sentence2": f"two {i}", "score": score} for i, score in enumerate([5, 1, 3, 3, 0, 2, 4])]
 

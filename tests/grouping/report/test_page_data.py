@@ -9,7 +9,7 @@ from inbedder.grouping.compare.timelines import make_timelines
 from inbedder.grouping.report import page_data
 from inbedder.grouping.report.page import render_report
 from inbedder.io.csv_cells import FORMULA_STARTS, format_row
-from tests.grouping.test_page import Page, find_dots, grouping
+from tests.grouping.report.test_page import Page, find_dots, grouping
 
 
 @pytest.mark.parametrize(("name", "room"), [("MAX_ROWS", 20), ("MAX_CHARACTERS", 20 * (7 + 8))])

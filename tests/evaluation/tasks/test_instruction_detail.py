@@ -3,7 +3,7 @@ import pytest
 from inbedder_evaluation.tasks.corpus import make_corpus
 from inbedder_evaluation.tasks.instruction_detail import InstructionDetail, make_gibberish, read_detail_instructions
 from inbedder_evaluation.tasks.sets import read_sets
-from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant, one_hot
+from tests.evaluation.tasks.test_tasks import QUESTIONS, ROWS, ignorant, one_hot
 
 WORDS = {"tag": "Toy", "simple": {"kind": "kind", "mood": "mood"}}
 

@@ -17,10 +17,10 @@ from inbedder_evaluation.runner import run
 from inbedder_evaluation.tasks.question_wordings import build_row
 from inbedder_evaluation.tasks.sets import TableRow, find_set, read_tables
 from inbedder_evaluation.tasks.task import read_instructions, read_wordings
-from tests.evaluation.test_tasks import ignorant, one_hot
-from tests.evaluation.test_text_evaluation import write
+from tests.evaluation.tasks.test_tasks import ignorant, one_hot
+from tests.evaluation.tasks.test_text_evaluation import write
 
-FINETUNE = Path(__file__).parents[2] / "finetune"
+FINETUNE = Path(__file__).parents[3] / "finetune"
 ROWS = [{"text": f"{a} {b} {i}", "airline": a, "negative_reason": b} for a in "xyz" for b in "uvw" for i in range(4)]
 TABLES = read_tables()
 

@@ -14,7 +14,7 @@ from inbedder_evaluation.tasks.robustness import (
     read_original_instruction,
     read_robustness_instructions,
 )
-from tests.evaluation.test_tasks import ignorant, one_hot
+from tests.evaluation.tasks.test_tasks import ignorant, one_hot
 
 DELTAS = ("delta_ci_means", "delta_ii_means", "delta_ci_min_max", "delta_ii_min_max")
 TEXTS = [f"{kind} {i}" for kind in "abc" for i in range(8)]

@@ -19,7 +19,7 @@ from inbedder.grouping.report import maps, page_data
 from inbedder.grouping.report.page import save_report
 from inbedder.io.csv_cells import FORMULA_STARTS
 from inbedder.io.tables import read_table
-from tests.grouping.test_page import grouping
+from tests.grouping.report.test_page import grouping
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from inbedder_evaluation.tasks.prompt_retrieval import PromptRetrieval, token_f1
-from tests.evaluation.test_text_evaluation import write
+from tests.evaluation.tasks.test_text_evaluation import write
 
 
 def test_token_f1_counts_tokens_as_often_as_they_stand():
