@@ -93,7 +93,7 @@ class VectorSpec:
             raise InputError("The stored settings of a model are damaged (they have no template).")
         for option in fields(cls):
             value = getattr(spec, option.name)
-            if not isinstance(value, {"str": str, "str | None": str | None}.get(str(option.type), object)):  # type: ignore[arg-type]
+            if not isinstance(value, {"str": str, "str | None": str | None}.get(str(option.type), object)):
                 raise InputError(f"The stored settings of a model are damaged ({option.name} is {format_value(value)}).")
         return spec
 

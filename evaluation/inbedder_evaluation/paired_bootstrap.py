@@ -55,9 +55,9 @@ def find_model(name: str, models: Sequence[str]) -> str:
     Raises:
         InputError: When no measured model matches.
     """
-    for fits in (lambda model: model == name, lambda model: model.startswith(f"{name}, ")):
-        if matches := [model for model in models if fits(model)]:
-            return matches[0]
+    matches = [model for model in models if model == name] or [model for model in models if model.startswith(f"{name}, ")]
+    if matches:
+        return matches[0]
     raise InputError(f"--compare names {name!r}, which was not measured. Measured models: {'; '.join(models)}.")
 
 

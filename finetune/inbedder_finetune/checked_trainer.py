@@ -18,7 +18,7 @@ from inbedder.errors import RecipeError
 NOTHING_SAVED = "No model was saved."
 
 
-class CheckedTrainer(Trainer):  # type: ignore[misc]
+class CheckedTrainer(Trainer):
     """transformers' trainer, with checks of every step and of the weights that it saves."""
 
     has_gradient: bool | None = None

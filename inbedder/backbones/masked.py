@@ -76,7 +76,7 @@ def with_float32_head(model: M) -> M:
         return model
     model_copy, head_copy = copy_down_to(model, head)
     bias = None if head.bias is None else head.bias.float()
-    head_copy.forward = lambda states: F.linear(states.float(), head.weight.float(), bias)  # type: ignore[method-assign]
+    head_copy.forward = lambda states: F.linear(states.float(), head.weight.float(), bias)
     return model_copy
 
 

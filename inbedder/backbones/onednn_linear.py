@@ -44,7 +44,7 @@ class PrepackedLinear(nn.Linear):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """Move the layer or change its dtype, and pack its weights again."""
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._pack()
         return self
 
@@ -54,7 +54,7 @@ class PrepackedLinear(nn.Linear):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the state and pack the weights again."""
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._pack()
 
     def forward(self, input: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class PrepackedLinear(nn.Linear):
 
     def _can_use_packed(self, states: Tensor) -> bool:
         """Return whether the packed weights still match the layer and fit the input."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined]
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             return False
         if states.device.type != "cpu" or not states.numel():
             return False

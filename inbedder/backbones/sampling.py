@@ -76,7 +76,7 @@ def choose_tokens(scores: Tensor, sampling: Sampling, numbers: Iterator[Tensor])
     return sample_tokens(scores.float(), sampling, next(numbers)) if sampling.temperature else scores.argmax(-1)
 
 
-class ChosenTokenProcessor(LogitsProcessor):  # type: ignore[misc]
+class ChosenTokenProcessor(LogitsProcessor):
     """A logits processor that chooses each row's token, records its probability and leaves it to greedy decoding."""
 
     def __init__(self, sampling: Sampling, numbers: Tensor) -> None:

@@ -88,7 +88,7 @@ def _make_parameter(kind: Any, option: dataclasses.Field[Any]) -> inspect.Parame
     typer_option = typer.Option(
         *(info.flags or ()), help=info.help, rich_help_panel=_choose_panel(kind, info), show_default=default
     )
-    annotation: Any = Annotated[info.kind | None, typer_option]  # type: ignore[name-defined]
+    annotation: Any = Annotated[info.kind | None, typer_option]
     return make_parameter(_PREFIXES.get(kind, "") + option.name, annotation)
 
 

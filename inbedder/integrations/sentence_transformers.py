@@ -82,7 +82,7 @@ class AnswerVectors(InputModule):
         raise ModelError("Save it with inbedder: model[0].embedder.save_sentence_transformer(folder).")
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> AnswerVectors:  # type: ignore[override]
+    def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> AnswerVectors:
         """Load the model of a folder or of a hub repository.
 
         Args:

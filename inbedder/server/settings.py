@@ -29,7 +29,7 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*,A-Z]+")
 _OptionSettings: Any = create_model("_OptionSettings", __base__=BaseSettings, **MODEL_OPTIONS)
 
 
-class Settings(_OptionSettings):  # type: ignore[misc]
+class Settings(_OptionSettings):
     """Settings of a server. A request that exceeds a limit gets status 413 or 422."""
 
     model_config = SettingsConfigDict(env_prefix="INBEDDER_", extra="forbid", hide_input_in_errors=True)

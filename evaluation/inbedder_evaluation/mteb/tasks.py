@@ -66,7 +66,7 @@ class InstructedTask(AbsTask):
         return np.asarray(model.encode(loader, task_metadata=metadata, **split_kwargs, **options), dtype=np.float32)
 
     def _calculate_descriptive_statistics_from_split(self, split: str, **_options: Any) -> Any:
-        rows = self.dataset[split]  # type: ignore[index]
+        rows = self.dataset[split]
         lengths = [len(text) for column in self.text_columns for text in rows[column]]
         return {"num_samples": len(rows), "number_of_characters": sum(lengths)}
 
@@ -145,7 +145,7 @@ class _NYT(AbsTaskClusteringLegacy):
     def dataset_transform(self, num_proc: int | None = None, **_options: Any) -> None:
         from datasets import Dataset, DatasetDict
 
-        rows: Any = self.dataset["test"]  # type: ignore[index, has-type]
+        rows: Any = self.dataset["test"]  # type: ignore[has-type]
         columns = {"sentences": [list(rows["text"])], "labels": [list(rows["cluster"])]}
         self.dataset = DatasetDict({"test": Dataset.from_dict(columns)})
 

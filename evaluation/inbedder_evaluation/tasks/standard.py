@@ -89,7 +89,7 @@ class StandardTask:
         if self.info.main_score not in PAIRED:
             return Outcomes(numbers)
         statistic, rating, column = PAIRED[self.info.main_score]
-        rows = self.task.dataset[split]  # type: ignore[index]
+        rows = self.task.dataset[split]
         first, second = (list(rows[side]) for side in TEXTS["pairs"])
         cosines = compute_row_cosines(encoder.get_vectors(first), encoder.get_vectors(second))
         columns = {"cosine": cosines.tolist(), column: [float(value) for value in rows[rating]]}
@@ -113,10 +113,10 @@ class StandardTask:
             return []
         kind = next((kind for kind, score in MAIN_SCORES.items() if score == self.info.main_score), None)
         if kind is None:  # reranking, where mteb prepends titles to texts
-            data: Any = self.task.dataset["default"][self.task.metadata.eval_splits[0]]  # type: ignore[index, call-overload]
+            data: Any = self.task.dataset["default"][self.task.metadata.eval_splits[0]]
             documents = [f"{row.get('title') or ''} {row['text']}".strip() for row in data["corpus"]]
             return list(dict.fromkeys([*data["queries"]["text"], *documents]))
-        texts = [text for split in self.task.dataset.values() for column in TEXTS[kind] for text in split[column]]  # type: ignore[union-attr]
+        texts = [text for split in self.task.dataset.values() for column in TEXTS[kind] for text in split[column]]
         if kind == "clustering":  # a list of texts per set
             texts = [text for group in texts for text in group]
         return list(dict.fromkeys(texts))
@@ -213,7 +213,7 @@ def make_local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instr
         splits_named = {"train": splits["test"]} if crossed else splits
         task.dataset = DatasetDict({split: Dataset.from_list(rows) for split, rows in splits_named.items()})
     task.data_loaded = True
-    return task  # type: ignore[no-any-return]
+    return task
 
 
 def load_mteb_task(kind: str, name: str) -> StandardTask:
@@ -268,6 +268,6 @@ def load_reranking(kind: str, name: str, folder: Path) -> StandardTask:
     data = RetrievalSplitData(
         corpus=Dataset.from_list(corpus), queries=Dataset.from_list(queries), relevant_docs=relevant, top_ranked=ranked
     )
-    mteb_task.task.dataset, mteb_task.task.data_loaded = {"default": {mteb_task.task.metadata.eval_splits[0]: data}}, True  # type: ignore[assignment]
+    mteb_task.task.dataset, mteb_task.task.data_loaded = {"default": {mteb_task.task.metadata.eval_splits[0]: data}}, True
     metadata = replace(mteb_task.info, source=str(known_set.file), revision=fingerprint([], [rows, mteb_task.instruction]))
     return StandardTask(mteb_task.task, mteb_task.instruction, metadata)

@@ -52,13 +52,13 @@ def make_loss(model: Any, temperature: float, denominator: Denominator = "batch"
     """
     from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss, MultipleNegativesRankingLoss
 
-    class ContrastiveLoss(MultipleNegativesRankingLoss):  # type: ignore[misc]
+    class ContrastiveLoss(MultipleNegativesRankingLoss):
         """The loss of a batch."""
 
         def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
             return compute_loss(embeddings, labels, temperature, denominator)
 
-    class CachedContrastiveLoss(CachedMultipleNegativesRankingLoss):  # type: ignore[misc]
+    class CachedContrastiveLoss(CachedMultipleNegativesRankingLoss):
         """The same loss, computed by GradCache."""
 
         def calculate_loss(self, reps: list[list[Tensor]], labels: Tensor, *, with_backward: bool = False) -> Tensor:

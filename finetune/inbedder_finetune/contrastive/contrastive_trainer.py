@@ -46,7 +46,7 @@ def make_trainer(
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer
 
-    class ContrastiveTrainer(CheckedTrainer, SentenceTransformerTrainer):  # type: ignore[misc]
+    class ContrastiveTrainer(CheckedTrainer, SentenceTransformerTrainer):
         """sentence-transformers' trainer with reproducible batches, which saves no pickles."""
 
         def get_batch_sampler(self, dataset: Any, *_args: Any, **_settings: Any) -> PairBatchSampler | None:
