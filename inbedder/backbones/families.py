@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 MASK_LENGTH = 3
 """Default number of mask tokens after a prompt."""
+_LOADING_LOCK = RLock()
+"""Loads one model at a time: while transformers loads weights, it changes torch's default dtype and initialisation everywhere."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,8 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
     if sys.flags.optimize > 1:
         raise ModelError("Python runs with -OO (PYTHONOPTIMIZE=2), without the docstrings that transformers reads.")
     try:
-        return _load_backbone(options)
+        with _LOADING_LOCK:
+            return _load_backbone(options)
     except (InbedderError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a configuration that fits nothing can raise anything, and a tokenizer a panic of Rust

@@ -1,5 +1,6 @@
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -199,6 +200,14 @@ def test_an_adapter_on_the_hub_brings_its_settings(make_model, tmp_path, monkeyp
     model = InBedder("someone/adapter", revision="v1")
     assert (model.template.name, model.backbone.mask_length) == ("alpaca", 5)
     assert np.array_equal(model.encode("a", "What?"), InBedder(adapter).encode("a", "What?"))
+
+
+def test_models_load_in_threads(make_model):
+    folders = [make_model(family) for family in ("opt", "bert", "roberta")] * 8
+    with ThreadPoolExecutor(4) as pool:
+        vectors = list(pool.map(lambda folder: InBedder(folder, dtype="bfloat16").encode(TEXTS, "What?"), folders))
+    assert torch.get_default_dtype() == torch.float32
+    assert all(np.array_equal(first, later) for first, later in zip(vectors[:3] * 7, vectors[3:], strict=True))
 
 
 def test_an_adapter_works_on_a_quantized_base(make_model, tmp_path):
