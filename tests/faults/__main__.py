@@ -29,7 +29,7 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"  # killed runs leave semaphores to it
 
-from tests.faults.campaign import FULL_MINUTES, Kind, Tally, run_kind, table_of, total_of
+from tests.faults.campaign import FULL_MINUTES, Kind, Tally, table_of, take_turns, total_of
 
 OVERTIME_FACTOR = 1.6
 """Times the minutes asked for, after which no fault is begun."""
@@ -103,7 +103,7 @@ def campaign(options: argparse.Namespace, folder: Path) -> tuple[list[Tally], di
     kills = Kills(stage)
     in_process = (Damages(stage), Threads(stage), Neighbours(stage), HostileRequests(stage))
     lanes = [
-        [*kills.kinds(), *Places(stage, kills).kinds(), *FolderKills(stage, kills.context).kinds()],
+        [*FolderKills(stage, kills.context).kinds(), *Places(stage, kills).kinds(), *kills.kinds()],  # the quick ones first
         [*(kind for source in in_process for kind in source.kinds()), odd_kind()],
     ]
     with ThreadPoolExecutor(len(lanes) + 1) as pool:
@@ -116,7 +116,7 @@ def campaign(options: argparse.Namespace, folder: Path) -> tuple[list[Tally], di
 
 
 def run_lane(kinds: Sequence[Kind], options: argparse.Namespace, folder: Path, end: float) -> list[Tally]:
-    """Make the faults of several kinds, one after the other.
+    """Make the faults of several kinds, which take turns.
 
     Args:
         kinds: The kinds.
@@ -127,15 +127,13 @@ def run_lane(kinds: Sequence[Kind], options: argparse.Namespace, folder: Path, e
     Returns:
         What became of them.
     """
-    tallies = []
-    for kind in kinds:
-        if options.only and options.only not in kind.name:
-            continue
-        numbers = kind.numbers(options.minutes) if options.number is None else [options.number]
-        tallies.append(run_kind(kind, numbers, options.seed, folder, end))
-        bad_ends = [*tallies[-1].lost, *tallies[-1].undetected]
-        print("\n".join([table_of(tallies[-1:]).splitlines()[1], *bad_ends]), file=sys.stderr, flush=True)
-    return tallies
+    selected_kinds = [kind for kind in kinds if not options.only or options.only in kind.name]
+    numbers = [kind.numbers(options.minutes) if options.number is None else [options.number] for kind in selected_kinds]
+    tallies = {}
+    for tally in take_turns(zip(selected_kinds, numbers, strict=True), options.seed, folder, end):
+        tallies[tally.kind] = tally
+        print("\n".join([table_of([tally]).splitlines()[1], *tally.lost, *tally.undetected]), file=sys.stderr, flush=True)
+    return [tallies[kind.name] for kind in selected_kinds]
 
 
 def report(tallies: Sequence[Tally], memory: dict[str, Any], options: argparse.Namespace, started: float) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import math
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,17 +118,41 @@ def run_kind(kind: Kind, numbers: Iterable[int], seed: int, folder: Path, end: f
     Returns:
         What became of them.
     """
-    tally, started = Tally(kind.name), time.monotonic()
-    for number in numbers:
-        if time.monotonic() > end:
-            tally.left_out += 1
-            continue
-        fault = Fault(kind.name, number, seed, folder / f"{kind.name.replace(' ', '-').replace('/', '-')}-{number}")
-        fault.folder.mkdir(parents=True)
-        _judge(kind, fault, tally)
-        shutil.rmtree(fault.folder, ignore_errors=True)
-    tally.seconds = time.monotonic() - started
-    return tally
+    return next(take_turns([(kind, numbers)], seed, folder, end))
+
+
+def take_turns(kinds: Iterable[tuple[Kind, Iterable[int]]], seed: int, folder: Path, end: float = math.inf) -> Iterator[Tally]:
+    """Make faults of several kinds: the next one is of the kind that has taken the least time so far.
+
+    Args:
+        kinds: Each kind, and which of its faults.
+        seed: The campaign's.
+        folder: Where each fault gets a folder of its own.
+        end: Time of ``time.monotonic`` after which none is begun.
+
+    Yields:
+        What became of a kind's faults, when it has no more.
+    """
+    waiting = [(Tally(kind.name), kind, deque(numbers)) for kind, numbers in kinds]
+    while waiting:
+        place = min(range(len(waiting)), key=lambda i: waiting[i][0].seconds)
+        tally, kind, numbers = waiting[place]
+        started = time.monotonic()
+        if started > end:
+            tally.left_out = len(numbers)
+            numbers.clear()
+        if numbers:
+            _make(kind, numbers.popleft(), seed, folder, tally)
+            tally.seconds += time.monotonic() - started
+        if not numbers:
+            yield waiting.pop(place)[0]
+
+
+def _make(kind: Kind, number: int, seed: int, folder: Path, tally: Tally) -> None:
+    fault = Fault(kind.name, number, seed, folder / f"{kind.name.replace(' ', '-').replace('/', '-')}-{number}")
+    fault.folder.mkdir(parents=True)
+    _judge(kind, fault, tally)
+    shutil.rmtree(fault.folder, ignore_errors=True)
 
 
 def _judge(kind: Kind, fault: Fault, tally: Tally) -> None:

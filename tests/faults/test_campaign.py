@@ -98,6 +98,25 @@ def test_faults_for_which_no_time_is_left_are_not_called_survived(faults, tmp_pa
     assert tally.to_json()["no_time_left_for"] == 3
 
 
+def test_kinds_take_turns_so_that_a_slow_one_leaves_time_for_the_others(faults, tmp_path, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(faults.time, "monotonic", lambda: clock[0])
+    turns = []
+
+    def make_kind(name, seconds):
+        def do(_fault):
+            clock[0] += seconds
+            turns.append(name)
+
+        return faults.Kind(name, 20, do)
+
+    kinds = [(make_kind("slow", 5.0), range(20)), (make_kind("quick", 0.5), range(20))]
+    tallies = {tally.kind: tally for tally in faults.take_turns(kinds, 0, tmp_path, end=29.0)}
+    assert turns[:3] == ["slow", "quick", "quick"]
+    assert (tallies["quick"].attempts, tallies["quick"].left_out) == (20, 0)
+    assert (tallies["slow"].attempts, tallies["slow"].left_out) == (4, 16)
+
+
 def test_a_short_campaign_takes_an_even_part_of_each_kind(faults):
     kind = faults.Kind("a kind", 60, lambda _: None)
     assert kind.numbers(15) == list(range(60))
