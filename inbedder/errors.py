@@ -35,6 +35,11 @@ def format_names(names: Sequence[object]) -> str:
     return ", ".join(map(format_value, names[:MAX_NAMES])) + more
 
 
+def format_count(number: int, noun: str) -> str:
+    """Format a number with its noun, which gets an "s" unless there is one: "1 text", "1,200 texts"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory ran out: a MemoryError, torch's RuntimeError, the system's error, or one that these caused."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):

@@ -43,6 +43,7 @@ def make_category_groups(classification: Classification, model: InBedder, **opti
         labels=rank[labels],
         answers=answers,
         embeddings=vectors,
+        notes=[note] if (note := classification.describe_left_out()) else [],
         left_out=len(order) if has_others else None,
         provenance=provenance,
         index=classification.index,

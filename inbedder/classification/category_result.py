@@ -10,7 +10,8 @@ import numpy as np
 
 from inbedder.arguments import check_integer
 from inbedder.classification.category_scores import DEFAULT_TEMPERATURE
-from inbedder.errors import import_extra
+from inbedder.errors import format_count, import_extra
+from inbedder.grouping.grouped_texts import LEFT_OUT
 from inbedder.grouping.partition.temperature import compute_probabilities
 from inbedder.io.html_tables import render_html_table
 
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 
     from inbedder.classification.categories import Category
     from inbedder.vectors.vectors import Labels, Vectors
-
-NO_CATEGORY = "none of these"
-"""Name of the category of texts that fit none."""
+LEFT_OUT_CAVEAT = (
+    "This is no count of the texts that belong to no category: on five labelled sets, such a text scored below one of a category "
+    "in only 48 to 75 of 100 pairs (50 is chance)."
+)
+"""How far to trust the texts that are in no category (``docs/how-to/classify.md``, mini and small)."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Classification:
     @property
     def names(self) -> list[str]:
         """Name of the category of each text, n strings; "none of these" for a text in none."""
-        names = [*(category.name for category in self.categories), NO_CATEGORY]
+        names = [*(category.name for category in self.categories), LEFT_OUT]
         return [names[label] for label in self.labels.tolist()]
 
     def count_texts(self) -> dict[str, int]:
@@ -99,7 +102,14 @@ class Classification:
             Counts by name; that of "none of these" is the last if a text may be in none.
         """
         counts = {category.name: int((self.labels == number).sum()) for number, category in enumerate(self.categories)}
-        return counts if self.min_score is None else {**counts, NO_CATEGORY: int((self.labels < 0).sum())}
+        return counts if self.min_score is None else {**counts, LEFT_OUT: int((self.labels < 0).sum())}
+
+    def describe_left_out(self) -> str:
+        """Describe how many texts are in no category, and how far to trust their number; empty if every text is in one."""
+        if self.min_score is None:
+            return ""
+        count = format_count(int((self.labels < 0).sum()), "text")
+        return f"{LEFT_OUT!r}: {count} of {len(self.texts):,} whose best score is below {self.min_score:.2f}. {LEFT_OUT_CAVEAT}"
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
         """Return one table row per text.
@@ -128,7 +138,7 @@ class Classification:
             for number in best
         ]
         if self.labels[row] < 0:
-            entries = [(NO_CATEGORY, entries[0][1], None), *entries][: len(best)]
+            entries = [(LEFT_OUT, entries[0][1], None), *entries][: len(best)]
         columns = ("category", "score", "probability")
         return {
             f"{column}_{place}" if place > 1 else column: value

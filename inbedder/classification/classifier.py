@@ -24,7 +24,7 @@ from inbedder.grouping.partition.temperature import fit_temperature
 from inbedder.grouping.provenance import resolve_model
 from inbedder.io.cell_values import is_blank
 from inbedder.io.column_types import format_number
-from inbedder.prompting.templates import check_texts
+from inbedder.prompting.templates import check_question, check_texts
 from inbedder.vectors.vectors import Labels, Vectors, normalize_vectors, similarity
 
 MIN_CALIBRATION_ROWS = 20
@@ -63,7 +63,7 @@ def classify(
         The category, cosines and probabilities of each text.
 
     Raises:
-        InputError: If there is no text, there are fewer than two categories, or a label is not a category.
+        InputError: If there is no text, the question is blank, there are fewer than two categories, or a label is not a category.
 
     Example:
         >>> from inbedder import classify
@@ -77,6 +77,7 @@ def classify(
     parsed = parse_categories(categories, examples)
     given_threshold = None if min_score in (None, "auto") else check_finite_number("min_score", min_score)
     known_labels = None if labels is None else _parse_labels(labels, parsed, len(rows))
+    check_question(instruction)
     if embeddings is not None:
         embeddings = check_vectors("embeddings", embeddings, rows)
     embedder = resolve_model(model)

@@ -13,6 +13,7 @@ from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import TableOptions
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import TABLE_TYPES, BatchSize, GuardCells, Input, check_output, print_message
+from inbedder.errors import format_count
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -65,7 +66,7 @@ def assign(
 
     write_records(table.with_columns(_make_columns(groupings, assignments)), output, guard_cells=guard_cells)
     if table.unparsed:
-        print_message(f"{table.unparsed} unreadable rows are not in the written table.")
+        print_message(f"The written table leaves out {format_count(table.unparsed, 'unreadable row')}.")
     print_message(f"Written: {output}")
     failures.raise_all()
 
@@ -110,11 +111,13 @@ def _list_target_folders(folder: Path, count: int) -> list[Path]:
 
 def _print_assignment(grouping: Grouping, assignment: Assignment, old_count: int) -> None:
     """Print the number of assigned texts per group."""
+    from inbedder.grouping.grouped_texts import LEFT_OUT
+
     print_message(f"{grouping.question}")
     counts = Counter(assignment.labels[assignment.fits].tolist())
     for number, name in enumerate(grouping.names):
         print_message(f"  {counts[number]:6d}  {name}{' (new)' if number >= old_count else ''}")
-    print_message(f"  {int((~assignment.fits).sum()):6d}  (fit no group)")
+    print_message(f"  {int((~assignment.fits).sum()):6d}  {LEFT_OUT}")
 
 
 def _make_columns(groupings: Sequence[Grouping], assignments: Sequence[Assignment]) -> dict[str, list[Any]]:

@@ -145,7 +145,7 @@ def _print_categories(result: Classification) -> None:
     for name, count in result.count_texts().items():
         print_message(f"  {count:7d}  {name}")
     if result.min_score is not None:
-        print_message(f"  A text whose best score is below {result.min_score:.2f} is in none of the categories.")
+        print_message(f"  {result.describe_left_out()}")
     if result.agreement is not None and result.agreement.count:
         count, accuracy = result.agreement.count, result.agreement.accuracy
         print_message(f"  {accuracy:.0%} of {count} labelled texts are in their known category.")

@@ -12,7 +12,7 @@ from inbedder.cli.assign import check_save_folders, save_groupings
 from inbedder.cli.cluster_output import Title, choose_title, write_groups
 from inbedder.cli.crosstab_tables import CrossTabOptions, CrossTabulation
 from inbedder.cli.deferred_errors import DeferredErrors
-from inbedder.cli.inputs import TableOptions, embed_texts, load_embedder, warn_of_feelings
+from inbedder.cli.inputs import TableOptions, embed_texts, load_embedder
 from inbedder.cli.model_options import with_cluster_options, with_model_options
 from inbedder.cli.shared_options import (
     INPUT,
@@ -29,6 +29,7 @@ from inbedder.cli.shared_options import (
     print_stage,
 )
 from inbedder.cli.timing_option import with_timings
+from inbedder.errors import format_count
 from inbedder.grouping.cluster_options import PANEL as GROUPS
 from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.runtime.timings import time_stage
@@ -106,7 +107,6 @@ def cluster(
     labels = {name: texts_table.column(name) for name in label_column or ()}
     embedder = load_embedder(model, **model_options)
     options = {**cluster_options, "given_labels": labels, "model": embedder, "batch_size": batch_size}
-    warn_of_feelings(model, [*instructions, cluster_options.get("apart_from", "")])
     with time_stage("groups"):
         results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, options)
         results = _add_effects(results, embedder, cluster_options.get("seed", 0), batch_size)
@@ -159,7 +159,7 @@ def _cluster_texts(
     options["namer"] = find_namer(options.get("namer", "phrases"), options["model"])  # checked before the model runs
     if one_question:
         return [cluster_texts(texts, instructions, k=counts[0], **options)]
-    print_stage(f"Embedding {len(texts):,} texts under {len(instructions)} question{'s' * (len(instructions) > 1)}.")
+    print_stage(f"Embedding {format_count(len(texts), 'text')} under {format_count(len(instructions), 'question')}.")
     vectors_by_instruction = embed_texts(options["model"], texts, instructions, guided, options["batch_size"])
     print_stage("Grouping and answering.")
     apart_from = options.pop("apart_from", None)  # no question is grouped apart from itself

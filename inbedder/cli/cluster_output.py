@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.shared_options import print_message
+from inbedder.errors import format_count
 
 if TYPE_CHECKING:
     from inbedder.cli.crosstab_tables import CrossTabulation
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from inbedder.io.tables import Table
 
 Title = Annotated[str | None, typer.Option(help="Title of the .html report; default: the name of the input.")]
+LOOSE_HINT = "Compare with more groups and with fewer (-k), and with another wording (inbedder compare-wordings)."
+"""What to try if groups are loose."""
 MAX_LABELS = 3
 """Maximum number of labels per group in the terminal."""
 
@@ -63,7 +66,7 @@ def write_groups(
             written_paths.append(path)
     _print_groups(results)
     if table.unparsed and not set(tables).isdisjoint(written_paths):
-        print_message(f"{table.unparsed} unreadable rows are not in the written table.")
+        print_message(f"The written table leaves out {format_count(table.unparsed, 'unreadable row')}.")
     if written_paths:
         print_message(f"Written: {', '.join(map(str, written_paths))}")
 
@@ -76,7 +79,7 @@ def choose_title(title: str | None, source: str) -> str:
 def _print_groups(results: Sequence[ClusterResult]) -> None:
     """Print number, size and name of each group, the agreement with known labels, and notes."""
     from inbedder.grouping.describe.deduplicate import describe_duplicate_questions
-    from inbedder.grouping.describe.loose_groups import LOOSE_ADVICE, LOOSE_MARK, explain_loose_group
+    from inbedder.grouping.describe.loose_groups import LOOSE_MARK, LOOSE_NOTE, explain_loose_group
 
     has_loose_groups = False
     for result in results:
@@ -93,7 +96,7 @@ def _print_groups(results: Sequence[ClusterResult]) -> None:
         for note in result.notes:
             print_message(f"  {note}")
     if has_loose_groups:
-        print_message(LOOSE_ADVICE)
+        print_message(f"{LOOSE_NOTE} {LOOSE_HINT}")
     for note in describe_duplicate_questions(results):
         print_message(note)
 

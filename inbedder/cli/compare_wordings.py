@@ -15,6 +15,7 @@ from inbedder.cli.shared_options import (
     GuardCells,
     Input,
     Model,
+    check_instructions,
     check_output,
     parse_group_count,
     print_message,
@@ -33,7 +34,13 @@ MAX_MOVING_ROWS, MAX_TEXT_CHARACTERS = 10, 60
 def compare_wordings(
     source: Input,
     instructions: Annotated[
-        list[str], typer.Option("-i", "--instruction", help="The question in one wording; give at least two wordings.")
+        list[str],
+        typer.Option(
+            "-i",
+            "--instruction",
+            help="The question in one wording; give at least two wordings.",
+            callback=check_instructions,
+        ),
     ],
     output: Annotated[
         Path | None,

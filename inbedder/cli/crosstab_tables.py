@@ -136,7 +136,7 @@ def _build_changes(timeline: Timeline) -> Grid:
     grid = _make_empty_table("", "texts", names[0], names[-1], "", "")
     for name, counts, change in zip(timeline.table.rows.names, timeline.table.counts, timeline.changes, strict=True):
         shares = f"{change.first:.1%}", f"{change.last:.1%}"
-        rate = "" if change.direction == "steady" else f"q = {change.false_discovery_rate:.2g}"
+        rate = "" if change.direction == "no clear change" else f"q = {change.false_discovery_rate:.2g}"
         grid.add_row(*map(_make_text, (name, str(counts.sum()), *shares, change.direction, rate)))
     return grid
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.inputs import TableOptions, embed_guided, embed_stream, load_embedder, warn_of_feelings
+from inbedder.cli.inputs import TableOptions, embed_guided, embed_stream, load_embedder
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
     TABLE_TYPES,
@@ -35,6 +35,7 @@ from inbedder.cli.shared_options import (
     print_result,
     print_text_columns,
 )
+from inbedder.errors import format_count
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -75,7 +76,7 @@ def embed(
                 width = embed_stream(embedder, texts, instruction, writer, batch_size)
             else:
                 width = _embed_guided(embedder, texts, instruction, writer, batch_size, guided)
-    print_message(f"{output}: {texts.count} vectors of {width} dimensions.")
+    print_message(f"{output}: {format_count(texts.count, 'vector')} of {width} dimensions.")
 
 
 def _embed_guided(
@@ -158,7 +159,6 @@ def answer(
         raise typer.BadParameter('give the question to answer, or "@generic".', param_hint="-i")
     table = table_options.read(source)
     embedder = load_embedder(model, **model_options)
-    warn_of_feelings(model, [instruction])
     sampling: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}
     replies = embedder.answer(table.texts, instruction, batch_size=batch_size, **sampling)
     answers = [[reply] if isinstance(reply, str) else reply for reply in replies]
@@ -171,4 +171,4 @@ def answer(
     names = ["answer"] if n == 1 else [f"answer_{number + 1}" for number in range(n)]
     columns = dict(zip(names, zip(*answers, strict=True), strict=True))
     write_records(table.with_columns(columns), output, guard_cells=guard_cells)
-    print_message(f"{output}: answers to {len(answers)} texts.")
+    print_message(f"{output}: answers to {format_count(len(answers), 'text')}.")

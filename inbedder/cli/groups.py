@@ -1,4 +1,4 @@
-"""The commands ``inbedder groups FOLDER ...``, which change saved groups. Groups are numbered from 1, as on the page."""
+"""The commands ``inbedder groups FOLDER ...``, which list and change saved groups. Groups are numbered from 1, as on the page."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import typer
 
 from inbedder.cli.inputs import TableOptions
 from inbedder.cli.parameters import with_expanded_arguments
-from inbedder.cli.shared_options import BatchSize, Input, parse_group_count, print_message, print_result
+from inbedder.cli.shared_options import BatchSize, Input, check_instruction, parse_group_count, print_message, print_result
 from inbedder.runtime.user_paths import expand_path
 
 if TYPE_CHECKING:
     from inbedder.grouping.assign.grouping import Grouping
 
 app = typer.Typer(
-    no_args_is_help=True, help="Merge, rename, move or split saved groups.", epilog="Example: inbedder groups groups/ merge 1 4"
+    invoke_without_command=True,
+    no_args_is_help=True,
+    help="List, merge, rename, move or split groups.",
+    epilog="Example: inbedder groups groups/ merge 1 4",
 )
 GroupNumber = Annotated[int, typer.Argument(min=1, metavar="GROUP", help="Number of the group.")]
 
@@ -27,8 +30,10 @@ GroupNumber = Annotated[int, typer.Argument(min=1, metavar="GROUP", help="Number
 def _open_folder(
     ctx: typer.Context, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder from inbedder cluster --save.")]
 ) -> None:
-    """Take the folder before the command."""
+    """Take the folder before the command; list the groups without a command."""
     ctx.obj = expand_path(folder)
+    if ctx.invoked_subcommand is None:
+        show(ctx)
 
 
 @app.command(epilog="Example: inbedder groups groups/ show")
@@ -84,7 +89,10 @@ def split(
     ctx: typer.Context,
     number: GroupNumber,
     source: Input,
-    instruction: Annotated[str, typer.Option("-i", "--instruction", help="The question that splits the group.")],
+    instruction: Annotated[
+        str,
+        typer.Option("-i", "--instruction", help="The question that splits the group.", callback=check_instruction),
+    ],
     k: Annotated[str, typer.Option("-k", help="Number of new groups, or auto.")] = "auto",
     table_options: TableOptions = TableOptions(),
     batch_size: BatchSize = 32,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,6 +15,7 @@ import typer
 
 from inbedder.cli.light_imports import skip_unused_imports
 from inbedder.cli.shared_options import INPUT, TextColumn, print_message, print_text_columns
+from inbedder.errors import format_count
 from inbedder.runtime.timings import time_stage
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from inbedder.io.outputs import VectorWriter
     from inbedder.io.tables import Table, TextStream
     from inbedder.option_types import FormatKwargs, PrecisionName
-
-FEELING = re.compile(r"\b(?:feel|feels|feeling|feelings|emotion|emotions|mood)\b", re.IGNORECASE)
-"""Words of questions about feelings."""
 
 
 def load_embedder(model: str, **options: Any) -> InBedder:
@@ -38,16 +35,6 @@ def load_embedder(model: str, **options: Any) -> InBedder:
         embedder = InBedder(model, **options)
     print_message(f"{model} computes in {embedder.compute_dtype} on {embedder.backbone.model.device}.")
     return embedder
-
-
-def warn_of_feelings(model: str, instructions: Sequence[str | None]) -> None:
-    """Advise the larger bundled model for questions about feelings, which ``mini`` misreads in plain cases."""
-    from inbedder.prompting.templates import resolve_instruction
-
-    if model == "mini" and any(FEELING.search(resolve_instruction(instruction)) for instruction in instructions if instruction):
-        print_message(
-            "mini often misclassifies feelings, even obvious ones. --model small is more accurate: inbedder models install small."
-        )
 
 
 @dataclass(frozen=True)
@@ -90,7 +77,7 @@ class TableOptions:
         if not self.text_column and source != "-" and get_file_type(Path(source)) != ".txt":
             print_text_columns(texts.text_columns)
         if texts.skipped:
-            print_message(f"{texts.skipped} bad rows were skipped.")
+            print_message(f"Skipped {format_count(texts.skipped, 'bad row')}.")
 
 
 def _parse_delimiter(value: str | None) -> str | None:

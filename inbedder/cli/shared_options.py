@@ -37,7 +37,7 @@ Instructions = Annotated[
         "-i",
         "--instruction",
         help="The question to group by, or a named one such as @topic; repeat to compare groupings.",
-        callback=lambda values: [check_instruction(value) for value in values],
+        callback=lambda values: check_instructions(values),
     ),
 ]
 TextColumn = Annotated[
@@ -135,10 +135,23 @@ def parse_group_count(k: str) -> int | str:
 
 
 def check_instruction(instruction: str | None) -> str | None:
-    """Return the value of ``-i``, or raise BadParameter if it is blank."""
+    """Return the value of ``-i``, or raise BadParameter if it is blank or an unknown named instruction."""
     if instruction is not None and not instruction.strip():
         raise typer.BadParameter("the question is empty.", param_hint="-i")
+    if instruction is not None and instruction.startswith("@"):
+        from inbedder.errors import TemplateError
+        from inbedder.prompting.templates import resolve_instruction
+
+        try:
+            resolve_instruction(instruction)
+        except TemplateError as error:
+            raise typer.BadParameter(str(error), param_hint="-i") from error
     return instruction
+
+
+def check_instructions(instructions: Sequence[str]) -> list[str]:
+    """Check each value of a repeated ``-i``."""
+    return [check_instruction(instruction) or "" for instruction in instructions]
 
 
 def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:

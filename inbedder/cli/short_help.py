@@ -17,6 +17,15 @@ SHOWS_ALL = "inbedder.shows_all_options"
 class ShortHelpCommand(TyperCommand):
     """A command whose ``--help`` leaves out the options that have a panel of their own."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments; reject a long option with one dash, such as ``-by``, which click reads as ``-b y``."""
+        names = {name for option in self.params for name in (*option.opts, *option.secondary_opts)}
+        for argument in args[: args.index("--") if "--" in args else None]:
+            name = argument.partition("=")[0]
+            if name not in names and f"-{name}" in names:
+                raise typer.BadParameter(f"did you mean -{name}?", ctx, param_hint=name)
+        return super().parse_args(ctx, args)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Format the help, short unless ``--help-all`` asks for all options."""
         epilog, params = self.epilog, self.params

@@ -10,7 +10,7 @@ import typer
 from inbedder.cli.cluster_output import Title, choose_title
 from inbedder.cli.inputs import TableOptions, load_embedder
 from inbedder.cli.model_options import with_model_options
-from inbedder.cli.shared_options import BatchSize, Input, Model, check_output, print_message, print_result
+from inbedder.cli.shared_options import BatchSize, Input, Model, check_instructions, check_output, print_message, print_result
 
 MAX_MAPS = 9
 """Maximum number of questions on the page."""
@@ -20,7 +20,13 @@ MAX_MAPS = 9
 def suggest(
     source: Input,
     instructions: Annotated[
-        list[str], typer.Option("-i", "--instruction", help="A question to try; repeatable. Default: the named instructions.")
+        list[str],
+        typer.Option(
+            "-i",
+            "--instruction",
+            help="A question to try; repeatable. Default: the named instructions.",
+            callback=check_instructions,
+        ),
     ] = [],  # noqa: B006 - typer copies defaults
     questions: Annotated[Path | None, typer.Option(help="File with a question per line to try (.txt).")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A .html page with a map of each question.")] = None,

@@ -24,12 +24,16 @@ from inbedder.grouping.partition.partition import Partition, group, make_regroup
 from inbedder.grouping.partition.stability import measure_stability
 from inbedder.grouping.prepare.apart_from import find_group_directions, remove_directions
 from inbedder.grouping.prepare.mean_wordings import check_wordings, encode_question
-from inbedder.grouping.prepare.no_answer import explain_unanswered, find_answered_rows
+from inbedder.grouping.prepare.no_answer import (
+    explain_invented_groups,
+    explain_unanswered,
+    find_answered_rows,
+)
 from inbedder.grouping.provenance import Provenance, resolve_model
 from inbedder.grouping.stored.edits import EditableGroups
 from inbedder.grouping.stored.stored_grouping import StoredGrouping
 from inbedder.io.html_tables import render_html_table
-from inbedder.prompting.templates import check_texts
+from inbedder.prompting.templates import check_question, check_texts
 from inbedder.runtime.threads import limit_threads
 from inbedder.vectors.vectors import Labels, Vectors
 
@@ -43,8 +47,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 ANSWERED_TEXTS_PER_GROUP = 20
 """Central texts of each group that are answered if the vectors come from ``encode_guided``."""
-NO_GROUP_NOTE = "No text fits a group: hdbscan found no two dense regions. Choose a smaller min_size (--min-size), or k-means."
-ALIKE_NOTE = "All texts are alike under this question, so hdbscan put them into one group."
+NO_GROUP_NOTE = "No text fits a group: there are no two dense regions of texts. Allow smaller groups, or group by k-means."
+ALIKE_NOTE = "All texts are alike under this question, so they form one group."
+
+MAX_NAMELESS_ROWS = 2
+"""Maximum number of texts that are too few to name their groups."""
+FEW_TEXTS_NOTE = "Too few texts to name a group: a name is what several texts have in common."
 
 
 class ClusterResult(EditableGroups):
@@ -172,14 +180,15 @@ def cluster(
             min_size (of an HDBSCAN group), namer (a name in ``namers.NAMERS``, "model:NAME" for titles that another model writes,
             or a callable), apart_from (another question, such as "Is it positive or negative?": the directions in which its
             groups differ are removed from the vectors), and no_answer (whether texts that give no answer to the question, such as
-            "Oh.", form the last group, "fits no group"; for questions of topic).
+            "Oh.", form the last group, "none of these"; for questions of topic).
 
     Returns:
         The grouping, with answers, keywords and examples. If the model does not answer, answers are empty and keywords come from
         the texts.
 
     Raises:
-        InputError: If there is no text, k is out of range, labels and texts differ in number, the namer is unknown,
+        InputError: If there is no text, the question is blank, k is out of range, labels and texts differ in number, the namer
+            is unknown,
             embeddings come with several wordings, or no text gives an answer.
 
     Example:
@@ -197,6 +206,7 @@ def cluster(
     cluster_options.check_count(len(rows))
     if embeddings is not None:
         embeddings = check_vectors("embeddings", embeddings, rows)
+    check_question(instruction)
     wordings = None if instruction is None or isinstance(instruction, str) else check_wordings(instruction)
     if wordings and embeddings is not None:
         raise InputError("embeddings belong to one instruction, but there are several wordings. Leave one of the two out.")
@@ -237,14 +247,16 @@ def cluster(
             label_agreements={name: measure_agreement(labels, values) for name, values in label_columns.items()},
             stability=_measure_stability(vectors, fitting, answered_rows, groups, cluster_options),
             wordings=wordings,
-            choice=groups.choice,
+            choice=groups.choice if len(rows) > MAX_NAMELESS_ROWS else None,
             branches=groups.branches,
             left_out=left_out,
             provenance=provenance,
             notes=[
                 *notes,
+                *([FEW_TEXTS_NOTE] if len(rows) <= MAX_NAMELESS_ROWS else []),
                 *_explain_partition(groups, removed, cluster_options),
-                *explain_unanswered(rows, answers, fitting, None if answered_rows is None else len(rows) - len(answered_rows)),
+                *([] if answered_rows is None else [explain_unanswered(len(rows) - len(answered_rows), len(rows))]),
+                *explain_invented_groups(embedder, rows, answers, vectors, fitting, wordings or question, removed, **run_options),
             ],
             removed_directions=removed,
             index=texts.index if hasattr(texts, "iloc") else None,

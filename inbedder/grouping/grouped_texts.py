@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 NO_INSTRUCTION = "(no instruction)"
 """Name of the missing question of general-purpose vectors."""
-LEFT_OUT = "fits no group"
-"""Name of the group of texts that ``hdbscan`` leaves out, or that give no answer."""
+LEFT_OUT = "none of these"
+"""Name of the texts that fit no group or category."""
 Result = TypeVar("Result", bound="GroupedTexts")
 
 
@@ -91,7 +91,7 @@ class GroupedTexts:
     wordings: list[str] | None = None
     """The wordings of the question whose mean vectors were grouped; None for a question in one wording."""
     choice: Choice | None = None
-    """How the number of groups was chosen; None if the user set it."""
+    """How the number of groups was chosen; None if the user set it, or the texts are too few."""
     branches: list[int] | None = None
     """Branch of the tree that each group belongs to, k numbers from 0; None without a tree."""
     left_out: int | None = None

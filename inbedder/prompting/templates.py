@@ -231,6 +231,12 @@ def skip_blank(instruction: Any) -> Any:
     return instructions
 
 
+def check_question(instruction: Any) -> None:
+    """Reject a blank instruction of groups or categories."""
+    if isinstance(instruction, str) and not instruction.strip():
+        raise InputError("The question is empty. Ask one, or pass None to read the texts without a question.")
+
+
 def check_strings(name: str, values: Any) -> list[str]:
     """Check that all values are strings.
 

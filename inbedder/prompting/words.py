@@ -32,6 +32,10 @@ SCRIPT_NAMES = {"HIRAGANA": "KANA", "KATAKANA": "KANA", "KATAKANA-HIRAGANA": "KA
 """Scripts by the first word of a letter's Unicode name, where that word is not the script itself."""
 SCRIPTLESS = ("", "COMBINING", "MODIFIER", "VARIATION")
 """First words of the names of marks and letters that many scripts use."""
+ADDRESS = re.compile(r"https?:\S*|www\.\S+|[\w.-]+\.[A-Za-z]{2,}/\S*|(?<!\w)@\w+|&\w+;")
+"""Addresses, names of users such as @anna, and HTML's entities, whose parts are no words."""
+MARKUP_WORDS = frozenset("rt amp via http https www".split())
+"""Words of retweets, entities and addresses, which say nothing about a text."""
 NONE_ANSWER = re.compile(r"[\W_]*none[\W_]*", re.IGNORECASE)
 """The answer with which a trained model says that a text gives none."""
 
@@ -66,6 +70,23 @@ def _strip_particles(phrase: str) -> str:
         if phrase[start:] in _load_list("ja") and not HIRAGANA.search(phrase[:start]):
             return phrase[:start]
     return phrase
+
+
+def strip_addresses(text: str, replacement: str = " ") -> str:
+    """Replace addresses, names of users and HTML's entities, whose parts are no words.
+
+    Args:
+        text: A text.
+        replacement: What takes their place.
+
+    Returns:
+        The text without them.
+
+    Example:
+        >>> strip_addresses("Thanks @anna &amp; https://t.co/x").split()
+        ['Thanks']
+    """
+    return ADDRESS.sub(replacement, text)
 
 
 def find_stopwords(words: Sequence[str]) -> frozenset[str]:

@@ -47,6 +47,7 @@ def test_texts_below_the_minimum_score_are_none_of_these(model):
     result = classify(TEXTS, QUESTION, NAMES, model=model, min_score=1.0)
     assert result.names == ["none of these"] * len(TEXTS)
     assert result.count_texts() == {**dict.fromkeys(NAMES, 0), "none of these": len(TEXTS)}
+    assert result.describe_left_out().startswith(f"'none of these': {len(TEXTS)} texts of {len(TEXTS)} whose best score is below")
     row = result.rows(top=2)[0]
     assert (row["category"], row["probability"], row["category_2"]) == ("none of these", None, NAMES[result.scores[0].argmax()])
     auto = classify(TEXTS, QUESTION, NAMES, model=model, min_score="auto")
@@ -96,14 +97,16 @@ def test_a_frame_keeps_the_index_of_a_column(model):
 
 
 def test_categories_become_groups_for_the_report(model, tmp_path):
-    result = classify(TEXTS, QUESTION, NAMES, model=model, min_score="auto")
+    best_scores = classify(TEXTS, QUESTION, NAMES, model=model).scores.max(axis=1)
+    result = classify(TEXTS, QUESTION, NAMES, model=model, min_score=float(np.median(best_scores)))
     groups = make_category_groups(result, model)
-    assert [groups.names[label] for label in groups.labels] == [
-        "fits no group" if name == "none of these" else name for name in result.names
-    ]
+    assert "none of these" in result.names
+    assert [groups.names[label] for label in groups.labels] == result.names
+    assert groups.notes == [result.describe_left_out()]
     assert groups.answers == model.answer(TEXTS, QUESTION)
     groups.save_html(tmp_path / "page.html")
-    assert "late parcels" in (tmp_path / "page.html").read_text("utf-8")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert all(name in page for name in groups.names)
 
 
 def test_labels_are_matched_whatever_their_spelling_and_type(make_model):

@@ -56,7 +56,7 @@ def test_new_rows_get_groups_and_keep_their_columns(folder, grouping_folder, mon
     assert [int(row["group"]) for row in rows] == (assignment.labels + 1).tolist()
     assert [row["group_name"] for row in rows] == assignment.names
     assert [row["stars"] for row in rows] == ["5", "1"]
-    assert "fit no group" in capsys.readouterr().err
+    assert "none of these" in capsys.readouterr().err
 
 
 def test_columns_of_the_user_are_not_replaced(folder, grouping_folder, monkeypatch):

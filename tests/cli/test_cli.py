@@ -162,7 +162,7 @@ def test_skipped_rows_are_counted(folder, monkeypatch, capsys, make_model):
     assert run(monkeypatch, "embed", "reviews.csv", "--model", make_model("bert")) == 1
     assert "row 5: column 'review' is empty" in capsys.readouterr().err
     assert run(monkeypatch, "embed", "reviews.csv", "--skip-bad", "--model", make_model("bert")) == 0
-    assert "1 bad rows were skipped" in capsys.readouterr().err
+    assert "Skipped 1 bad row." in capsys.readouterr().err
 
 
 def test_a_full_disk_fails_with_a_message_and_leaves_nothing(folder, monkeypatch, capsys, make_model):
@@ -378,3 +378,39 @@ def test_help_of_cluster_shows_ten_options_three_examples_and_all_names(monkeypa
     assert "--min-size" in complete and "--re-enc-n" in complete and "--min-size" not in short
     assert run(monkeypatch, "cluster", "--help") == 0
     assert capsys.readouterr().out == short
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("answer", "reviews.csv"),
+        ("embed", "reviews.csv", "-o", "v.npy"),
+        ("cluster", "reviews.csv"),
+        ("classify", "reviews.csv", "--into", "a", "--into", "b"),
+        ("search", "index", "cats"),
+        ("suggest", "reviews.csv"),
+        ("compare-wordings", "reviews.csv", "-i", "What?"),
+        ("groups", "groups", "split", "1", "reviews.csv"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+@pytest.mark.parametrize(("question", "message"), [("", "question is empty"), (" ", "question is empty"), ("@mood", "@mood")])
+def test_no_question_is_refused_before_the_model_is_loaded(folder, monkeypatch, capsys, arguments, question, message):
+    monkeypatch.setattr("inbedder.embedder.InBedder.__init__", lambda *_, **__: pytest.fail("a model was loaded"))
+    assert run(monkeypatch, *arguments, "-i", question) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_long_option_with_one_dash_is_named(folder, monkeypatch, capsys):
+    assert run(monkeypatch, "cluster", "reviews.csv", "-i", "What?", "-by", "stars") == 2
+    assert "did you mean --by?" in capsys.readouterr().err
+    assert run(monkeypatch, "cluster", "reviews.csv", "-i", "What?", "-over=stars") == 2
+    assert "did you mean --over?" in capsys.readouterr().err
+
+
+def test_one_text_is_no_texts(folder, monkeypatch, make_model, capsys):
+    (folder / "one.txt").write_text("one row only")
+    assert run(monkeypatch, "cluster", "one.txt", "-i", "What?", "-o", "out.csv", "--model", make_model("opt")) == 0
+    errors = capsys.readouterr().err
+    assert "Embedding 1 text under 1 question." in errors
+    assert errors.count("Too few texts to name a group") == 1 and "form one group" not in errors

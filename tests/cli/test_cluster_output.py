@@ -46,8 +46,8 @@ def test_a_table_comes_back_with_all_its_columns_and_rows_in_their_order(folder,
     options = ("--text-column", "review", "--skip-bad", "-i", "What?", "-k", "2", "--model", make_model("bert"))
     assert run(monkeypatch, "cluster", "t.csv", *options, "-o", "out.csv", "-o", "out.parquet", "-o", "out.jsonl") == 0
     errors = capsys.readouterr().err
-    assert "2 bad rows were skipped." in errors
-    assert "1 unreadable rows are not in the written table." in errors
+    assert "Skipped 2 bad rows." in errors
+    assert "The written table leaves out 1 unreadable row." in errors
     rows_read = read_rows("out.csv")
     assert list(rows_read[0]) == [*OWN, "group", "group_name", "answer", "fit"]
     assert [row["id"] for row in rows_read] == ["000", "001", "9", "002", "003"]
@@ -157,9 +157,9 @@ def test_texts_that_fit_no_group_have_no_number(folder, monkeypatch, capsys, mak
     options = ("-i", "What?", "--method", "hdbscan", "--label-column", "kind", "--model", make_model("bert"), "-o", "out.csv")
     assert run(monkeypatch, "cluster", "t.csv", *options) == 0
     lines = capsys.readouterr().err.splitlines()
-    assert "              2  fits no group" in lines
+    assert "              2  none of these" in lines
     assert "         a 50%, b 50%" in lines
-    assert [(row["group"], row["group_name"]) for row in read_rows("out.csv")] == [("", "fits no group")] * 2
+    assert [(row["group"], row["group_name"]) for row in read_rows("out.csv")] == [("", "none of these")] * 2
 
 
 @pytest.mark.parametrize("failing", ["a.xlsx", "b.html", "groups"])

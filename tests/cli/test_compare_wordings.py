@@ -108,4 +108,4 @@ def test_loose_groups_are_marked_in_the_terminal_with_advice(folder, make_model,
     code, output = invoke("cluster", "reviews.csv", "-i", "What?", "-k", "2", "--model", make_model("opt"), "-o", "groups.csv")
     assert code == 0, output
     assert re.search(r"2 1 [\w ]+ \u2248 \u2248 marks loose groups", output) and output.count("\u2248") == 2
-    assert output.count("word the question in another way") == 1
+    assert output.count("Compare with more groups and with fewer (-k)") == 1

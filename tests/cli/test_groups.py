@@ -30,8 +30,11 @@ def test_groups_are_merged_and_renamed_and_the_list_is_printed(groups, capsys):
     assert groups("rename", "2", "rest of it") == 0
     assert Grouping.load("groups").names == ["both", "rest of it"]
     capsys.readouterr()
+    assert groups() == 0
+    first_list = capsys.readouterr().out
     assert groups("show") == 0
-    assert [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.splitlines()] == ["name", "both", "rest of it"]
+    assert first_list == (second_list := capsys.readouterr().out)
+    assert [line.split(maxsplit=2)[2] for line in second_list.splitlines()] == ["name", "both", "rest of it"]
 
 
 class FullDisk(io.StringIO):

@@ -4,6 +4,7 @@ import pytest
 
 from inbedder import InBedder, cluster
 from inbedder.errors import InputError, TextCutWarning
+from inbedder.grouping.clustering import FEW_TEXTS_NOTE
 from tests.conftest import TEXTS, blobs
 
 
@@ -209,10 +210,10 @@ def test_a_result_reports_its_choice_of_number_and_texts_that_fit_no_group(make_
     assert cluster(texts, None, model, k=2, embeddings=vectors).choice is None
     result = cluster(texts, None, model, method="hdbscan", embeddings=vectors)
     assert result.left_out == 2
-    assert result.names[2] == "fits no group"
+    assert result.names[2] == "none of these"
     assert sum(result.sizes) == 115
     assert min(result.stability[:2]) > 0.9 and result.stability[2] == 0.0  # scattered rows are no group
-    assert result.rows()[int(np.flatnonzero(result.labels == 2)[0])]["group_name"] == "fits no group"
+    assert result.rows()[int(np.flatnonzero(result.labels == 2)[0])]["group_name"] == "none of these"
     tree = cluster(texts, None, model, k=9, method="agglomerative", embeddings=vectors)
     assert len(tree.branches) == 9
 
@@ -222,7 +223,7 @@ def test_hdbscan_gives_advice_if_no_text_fits_a_group(model):
     texts = [f"text {i}" for i in range(20)]
     result = cluster(texts, None, model, method="hdbscan", embeddings=vectors)
     assert result.left_out == 0
-    assert result.notes[-1].endswith("Choose a smaller min_size (--min-size), or k-means.")
+    assert result.notes[-1].endswith("Allow smaller groups, or group by k-means.")
     with pytest.raises(InputError, match=r"there is nothing to save\. Group with a smaller min_size or another method"):
         result.save("saved")
     close = np.repeat(np.eye(32, dtype=np.float32)[:5], 4, axis=0)
@@ -244,5 +245,18 @@ def test_hdbscan_puts_texts_that_are_alike_into_one_group(model, spread):
     vectors = (1 + np.random.default_rng(0).normal(size=(40, 32)) * spread).astype(np.float32)
     result = cluster([f"text {i}" for i in range(40)], None, model, method="hdbscan", embeddings=vectors)
     assert (result.sizes, result.left_out) == ([40], None)
-    assert result.notes == ["All texts are alike under this question, so hdbscan put them into one group."]
-    assert cluster(["a"], None, model, method="hdbscan", embeddings=vectors[:1]).notes == []
+    assert result.notes == ["All texts are alike under this question, so they form one group."]
+    assert cluster(["a"], None, model, method="hdbscan", embeddings=vectors[:1]).notes == [FEW_TEXTS_NOTE]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_texts_are_noted_once(make_model, count):
+    result = cluster(["one row", "two rows", "three rows"][:count], "What?", InBedder(make_model("opt")))
+    assert result.notes.count(FEW_TEXTS_NOTE) == (count < 3)
+    assert (result.choice is None) == (count < 3)
+
+
+@pytest.mark.parametrize("question", ["", "  "])
+def test_an_empty_question_is_refused(make_model, question):
+    with pytest.raises(InputError, match="question is empty"):
+        cluster(["a", "b"], question, InBedder(make_model("opt")), k=1)

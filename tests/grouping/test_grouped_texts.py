@@ -30,7 +30,7 @@ def test_a_text_in_no_group_has_no_fit_and_no_number():
     result = grouping([0, 2, 1], left_out=2)
     columns = make_group_columns([result])
     assert columns["group"] == [1, None, 2]
-    assert columns["group_name"] == ["word0, more0", "fits no group", "word1, more1"]
+    assert columns["group_name"] == ["word0, more0", "none of these", "word1, more1"]
     assert columns["fit"][1] is None
     assert np.isnan(measure_fit(result.embeddings, np.array([0, -1, 1]))[1])
 

@@ -29,6 +29,11 @@ def test_a_gguf_file_embeds_and_answers(tiny_gguf, home):
     assert len(model.answer(["I love cats", ""], "What?")) == 2
 
 
+def test_a_conversion_prints_nothing(tiny_gguf, home, capfd):
+    get_converted_folder(tiny_gguf[0])
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_file_is_converted_once(tiny_gguf, home, monkeypatch):
     first = get_converted_folder(tiny_gguf[0])
     monkeypatch.setattr("inbedder.models.gguf.write_converted", lambda *_: pytest.fail("converted again"))

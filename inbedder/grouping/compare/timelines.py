@@ -43,9 +43,9 @@ class Change:
 
     @property
     def direction(self) -> str:
-        """Direction of a significant change, "rising" or "falling", else "steady"."""
+        """Direction of a significant change, "rising" or "falling", else "no clear change"."""
         if self.false_discovery_rate > MAX_FALSE_DISCOVERY_RATE or self.first == self.last:
-            return "steady"
+            return "no clear change"
         return "rising" if self.last > self.first else "falling"
 
 

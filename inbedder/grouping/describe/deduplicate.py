@@ -89,7 +89,7 @@ def merge_duplicate_groups(
             numbers = ", ".join(str(group + 1) for group in groups[:-1]) + f" and {groups[-1] + 1}"
             notes.append(
                 f"Groups {numbers} do not differ in their answers (mostly {words.most_common(1)[0][0]!r}): "
-                "ask for fewer groups, or use k-means with -k auto, which merges them."
+                "ask for fewer groups, or let their number be chosen, which merges such groups."
             )
         return labels, left_out, notes
     merged = fitting.copy()
@@ -123,7 +123,7 @@ def describe_duplicate_questions(results: Sequence[GroupedTexts]) -> list[str]:
         if first.instruction != second.instruction and share - chance >= MIN_DUPLICATE_KAPPA * (1 - chance) > 0:
             notes.append(
                 f"{share:.0%} of the answers to {second.instruction!r} equal those to {first.instruction!r}. If the questions "
-                "differ in meaning, the model misunderstands one of them. Use plainer words or a larger model."
+                "differ in meaning, the model misunderstands one of them. Use plainer words."
             )
     return notes
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from inbedder.errors import InputError
 from inbedder.grouping.grouped_texts import LabelAgreement
 from inbedder.io.cell_values import is_blank
-from inbedder.prompting.words import find_stopwords, split_spaceless
+from inbedder.prompting.words import MARKUP_WORDS, find_stopwords, split_spaceless, strip_addresses
 from inbedder.vectors.vectors import normalize_vectors
 
 if TYPE_CHECKING:
@@ -86,10 +86,10 @@ def _score_by_excess(documents: Sequence[str]) -> WordScores:
 def _list_content_words(document: str) -> list[str]:
     """List the words of a document of one text per line, in lower case, without the stopwords of each text's language."""
     content_words = []
-    for line in document.lower().splitlines():
+    for line in strip_addresses(document.lower()).splitlines():
         words = [word for part in re.findall(WORD, line) for word in split_spaceless(part)]
         stopwords = find_stopwords(words)
-        content_words += [word for word in words if word not in stopwords]
+        content_words += [word for word in words if word not in stopwords and word not in MARKUP_WORDS]
     return content_words
 
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 LOOSE_MARK = "\u2248"
 """An almost-equal sign."""
-LOOSE_ADVICE = (
+LOOSE_NOTE = (
     f"{LOOSE_MARK} marks loose groups: their answers differ, or other groups form when the texts are resampled. "
-    "Ask for fewer groups (-k), word the question in another way (inbedder compare-wordings), or take a larger model (--model)."
+    "Read some of their texts before you rely on them."
 )
-"""What to do about loose groups."""
+"""What loose groups are, in the words of the page and the terminal."""
 
 
 def is_mixed(group: GroupContents) -> bool:

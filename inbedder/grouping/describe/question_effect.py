@@ -36,7 +36,7 @@ def describe_effect(result: GroupedTexts, general_vectors: Vectors, seed: int = 
         return ""
     with limit_threads(len(fitting)):
         index = float(adjusted_rand_score(result.labels[fitting], group(general_vectors[fitting], count, seed)))
-    agreement = f"(adjusted Rand index {index:.2f})"
+    agreement = f"(agreement {max(index, 0):.2f}; 1: the same groups, 0: unrelated ones)"
     if index >= MIN_SAME:
         return f"The question changes little: without one, nearly the same groups form {agreement}."
     if index >= MIN_RELATED:

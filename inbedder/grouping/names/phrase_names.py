@@ -2,7 +2,8 @@
 
 Words are counted by their stem, once per text, so that inflections are one word. A word's score is the share of the group's
 answers that hold it, times the logarithm of how much larger that share is than among all answers, plus half of the same for the
-texts. A word that few of the group's answers and texts hold is in no name. Where most texts with a word hold it in one pair of
+texts. A word that few of the group's answers and texts hold is in no name, and neither is one that most texts hold as a stopword
+of their language or as the name of a user (@anna). Where most texts with a word hold it in one pair of
 words, the pair takes its place. Phrases are written as the texts and answers write them.
 """
 
@@ -18,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from inbedder.errors import import_extra
 from inbedder.prompting.stopwords import load_stopwords
-from inbedder.prompting.words import find_stopwords, is_foreign_stopword, split_spaceless
+from inbedder.prompting.words import MARKUP_WORDS, find_stopwords, is_foreign_stopword, split_spaceless, strip_addresses
 
 if TYPE_CHECKING:
     from inbedder.grouping.names.group_contents import GroupContents
 
-ADDRESS = re.compile(r"https?://\S+|www\.\S+")
-"""Addresses, whose parts are no words."""
+USER = re.compile(r"(?<!\w)@(\w+)")
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 MAX_CHARACTERS = 2000
 """Number of characters of a text that count."""
@@ -89,7 +89,13 @@ def _load_stemmer() -> Any:
 
 def split_line(text: str) -> list[str]:
     """Split a text into its words, with placeholders for what lies between them."""
-    text = ADDRESS.sub(START, text)
+    return _split_line(text)[0]
+
+
+def _split_line(text: str) -> tuple[list[str], frozenset[str]]:
+    """Split a text into its words, and find the stopwords and names of users, in lower case, that have placeholders."""
+    users = [user.lower() for user in USER.findall(text)]
+    text = strip_addresses(text, f" {START} ")
     words, end = [START], 0
     for match in WORD.finditer(text):
         if text[end : match.start()].strip():
@@ -97,12 +103,14 @@ def split_line(text: str) -> list[str]:
         words += split_spaceless(match[0])
         end = match.end()
     stopwords = find_stopwords([word.lower() for word in words if word != START])
-    return [NO_WORD if (len(word) < 2 and word != START) or _is_nameless(word.lower(), stopwords) else word for word in words]
+    nameless = frozenset(word for word in map(str.lower, words) if _is_nameless(word, stopwords))
+    line = [NO_WORD if (len(word) < 2 and word != START) or word.lower() in nameless else word for word in words]
+    return line, nameless.union(users)
 
 
 def _is_nameless(word: str, stopwords: frozenset[str]) -> bool:
     """Return whether a word, in lower case, says nothing in a name."""
-    is_english_stopword = word in load_stopwords("nltk") or word in OTHER_NAMELESS_WORDS
+    is_english_stopword = word in load_stopwords("nltk") or word in OTHER_NAMELESS_WORDS or word in MARKUP_WORDS
     return word in stopwords or is_english_stopword or is_foreign_stopword(word)
 
 
@@ -110,7 +118,9 @@ class _Lines:
     """The answers of a group, or its texts, with the counts of their stems, each once per line."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self.lines = [split_line(text[:MAX_CHARACTERS]) for text in texts if text.strip()]
+        pairs = [_split_line(text[:MAX_CHARACTERS]) for text in texts if text.strip()]
+        self.lines = [line for line, _ in pairs]
+        self.nameless_counts = Counter(compute_stem(word) for _, nameless in pairs for word in nameless)
         self.stems = [frozenset(compute_stem(word) for word in line if len(word) > 1) for line in self.lines]
         self.counts = Counter(stem for stems in self.stems for stem in stems)
         self.pair_counts = Counter(pair for line in self.lines for pair in _list_pairs(line))
@@ -133,8 +143,14 @@ class _Totals:
     def __init__(self, lines: Sequence[_Lines]) -> None:
         self.size = sum(each.size for each in lines)
         self.counts: Counter[str] = Counter()
+        self.nameless_counts: Counter[str] = Counter()
         for each in lines:
             self.counts.update(each.counts)
+            self.nameless_counts.update(each.nameless_counts)
+
+    def is_nameless(self, stem: str) -> bool:
+        """Return whether at least half of the lines with a stem hold it as a stopword or as the name of a user."""
+        return 0 < self.counts[stem] + self.nameless_counts[stem] <= 2 * self.nameless_counts[stem]
 
 
 class _GroupWords:
@@ -145,7 +161,9 @@ class _GroupWords:
 
     def rank_phrases(self, totals: Sequence[_Totals]) -> list[str]:
         """Rank phrases, the most characteristic first; those that other groups hold as often are left out, unless all are so."""
-        stems = {stem for side in self.sides for stem in side.counts if self._is_supported(stem)}
+        stems = {
+            stem for side in self.sides for stem in side.counts if self._is_supported(stem) and not totals[1].is_nameless(stem)
+        }
         stems = {stem for stem in stems if not any(longer != stem and longer.startswith(stem) for longer in stems)}  # fragments
         scores = {stem: self._score(stem, totals) for stem in stems}
         self.phrases: list[tuple[str, ...]] = []

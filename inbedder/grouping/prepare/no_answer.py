@@ -8,14 +8,16 @@ judgement is found even in a short line (``scripts.bench.grouping``, table in ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError
+from inbedder.grouping.grouped_texts import LEFT_OUT
 from inbedder.grouping.names.phrase_names import compute_stem, split_line
+from inbedder.grouping.prepare.apart_from import remove_directions
 from inbedder.grouping.prepare.mean_wordings import encode_question
 from inbedder.vectors.vectors import Labels, Vectors, normalize_vectors
 
@@ -29,9 +31,10 @@ REFERENCE_LINES = ("", *EMPTY_LINES)
 LIMIT_POSITION = 2 / 3
 """Position of the limit between the median cosines of the corpus (0) and of the lines without content (1)."""
 
-MIN_FOUND_SHARE, MAX_INVENTED_SHARE = 0.15, 0.07
-"""Minimum share of answers with a word of their text (mean over the groups) if answers come from the texts; and the maximum share
-in a group whose answers are invented."""
+MIN_FOUND_SHARE, MAX_INVENTED_SHARE, MIN_EMPTY_POSITION = 0.17, 0.07, 0.25
+"""Minimum share of answers with a word of their text if a question's answers come from the texts: 0.19 and more for questions of
+topic, 0.14 and less for feelings, tones and judgements, whose names nobody writes. The maximum share in a group whose answers are
+invented, and the minimum position of the median of its cosines (see ``LIMIT_POSITION``)."""
 MAX_READ_ROWS = 200
 """Maximum number of texts of a group that are compared with their answers."""
 
@@ -46,11 +49,17 @@ def find_unanswered(vectors: Vectors, reference_vectors: Vectors) -> NDArray[np.
     Returns:
         Whether the cosine of each text to the empty text reaches the limit, bool, shape (n,).
     """
+    cosines, limit = _measure_emptiness(vectors, reference_vectors, LIMIT_POSITION)
+    is_unanswered: NDArray[np.bool_] = cosines >= limit
+    return is_unanswered
+
+
+def _measure_emptiness(vectors: Vectors, reference_vectors: Vectors, position: float) -> tuple[Vectors, float]:
+    """Measure the cosine of each text to the empty text, and the limit at a position between corpus and lines without content."""
     empty, *lines = normalize_vectors(reference_vectors)
     cosines = normalize_vectors(vectors) @ empty
     text_median, line_median = np.median(cosines), np.median(np.stack(lines) @ empty)
-    is_unanswered: NDArray[np.bool_] = cosines >= text_median + LIMIT_POSITION * (line_median - text_median)
-    return is_unanswered
+    return cosines, float(text_median + position * (line_median - text_median))
 
 
 def find_answered_rows(
@@ -79,54 +88,97 @@ def find_answered_rows(
     return answered_rows
 
 
-def explain_unanswered(texts: Sequence[str], answers: Sequence[str], labels: Labels, unanswered: int | None) -> list[str]:
-    """Write the notes on texts without an answer and on groups with invented answers.
+def explain_unanswered(count: int, total: int) -> str:
+    """Write the note on the texts that were left out because they give no answer.
 
     Args:
+        count: Their number.
+        total: Number of all texts.
+
+    Returns:
+        A sentence for the reader.
+    """
+    return (
+        f"{count} of {total} texts are in {LEFT_OUT!r}, because they say as little about the question as lines "
+        f"like {EMPTY_LINES[0]!r} do."
+    )
+
+
+def explain_invented_groups(
+    model: InBedder,
+    texts: Sequence[str],
+    answers: Sequence[str],
+    vectors: Vectors,
+    labels: Labels,
+    instruction: str | Sequence[str] | None,
+    removed: Vectors | None = None,
+    **options: Any,
+) -> list[str]:
+    """Write the notes on groups with invented answers.
+
+    Args:
+        model: The model.
         texts: n texts.
         answers: One answer per text, n strings.
+        vectors: Vectors of the texts under the question, shape (n, d).
         labels: Group of each text, shape (n,), 0 .. k-1; -1 for a text in no group.
-        unanswered: Number of texts that were left out because they give no answer; None if none were sought.
+        instruction: The question, or a list of its wordings; without one there are no notes.
+        removed: Directions that were removed from the vectors, shape (r, d), or None.
+        **options: Keyword arguments of ``InBedder.encode``.
 
     Returns:
         Sentences for the reader.
     """
-    notes = []
-    if unanswered is not None:
-        notes.append(
-            f"{unanswered} of {len(texts)} texts fit no group, because they say as little about the question as lines like "
-            f"{EMPTY_LINES[0]!r} do."
-        )
-    for group in find_invented_groups(texts, answers, labels):
-        notes.append(
-            f"Group {group + 1} may be invented: its answers' words are in almost none of its texts. Read some of them, or try "
-            "no_answer (--no-answer)."
-        )
-    return notes
+    if instruction is None:
+        return []
+
+    def embed_reference() -> Vectors:
+        reference = encode_question(model, REFERENCE_LINES, instruction, **options)[0]
+        return reference if removed is None else remove_directions(reference, removed)
+
+    return [
+        f"Group {group + 1} may be invented: its answers' words are in almost none of its texts. Read some of them; what gives "
+        "no answer can be left out of the groups."
+        for group in find_invented_groups(texts, answers, vectors, labels, embed_reference)
+    ]
 
 
-def find_invented_groups(texts: Sequence[str], answers: Sequence[str], labels: Labels) -> list[int]:
-    """Find the groups whose answers name what their texts do not, although the answers of the other groups come from the texts.
+def find_invented_groups(
+    texts: Sequence[str],
+    answers: Sequence[str],
+    vectors: Vectors,
+    labels: Labels,
+    embed_reference: Callable[[], Vectors],
+) -> list[int]:
+    """Find the groups whose answers name what their texts do not, and whose texts say as little as lines without content.
 
     Args:
         texts: n texts.
         answers: One answer per text, n strings; empty answers do not count.
+        vectors: Vectors of the texts under the question, shape (n, d); only their directions count.
         labels: Group of each text, shape (n,), 0 .. k-1; -1 for a text in no group.
+        embed_reference: Returns the vectors of ``REFERENCE_LINES`` under the same question, shape (13, d); called only if needed.
 
     Returns:
         The groups in rising order; none if answers do not come from the texts, as those of a judgement.
     """
-    shares: dict[int, float] = {}
+    found_counts: dict[int, tuple[int, int]] = {}
     for group in range(int(labels.max(initial=-1)) + 1):
         rows = [row for row in np.flatnonzero(labels == group).tolist() if answers[row].strip()][:MAX_READ_ROWS]
         if rows:
-            shares[group] = sum(_share_stem(texts[row], answers[row]) for row in rows) / len(rows)
-    if not shares or np.mean(list(shares.values())) < MIN_FOUND_SHARE:
+            found_counts[group] = sum(_share_stem(texts[row], answers[row]) for row in rows), len(rows)
+    shared_count, answer_count = (sum(column) for column in zip(*found_counts.values(), strict=True)) if found_counts else (0, 0)
+    candidates = [group for group, (count, size) in found_counts.items() if count <= MAX_INVENTED_SHARE * size]
+    if not candidates or shared_count < MIN_FOUND_SHARE * answer_count:
         return []
-    return [group for group, share in shares.items() if share <= MAX_INVENTED_SHARE]
+    reference_vectors = embed_reference()
+    if reference_vectors.shape[1] != vectors.shape[1]:  # the caller's vectors are not the model's
+        return []
+    cosines, limit = _measure_emptiness(vectors, reference_vectors, MIN_EMPTY_POSITION)
+    return [group for group in candidates if np.median(cosines[labels == group]) >= limit]
 
 
 def _share_stem(text: str, answer: str) -> bool:
     """Return whether a text holds a word of its answer, in any inflection."""
-    stems = [{compute_stem(word) for word in split_line(line) if len(word) > 1} for line in (text, answer)]
+    stems = [{compute_stem(word) for word in split_line(line) if len(word) > 1} for line in (text.replace("@", " "), answer)]
     return not stems[0].isdisjoint(stems[1])

@@ -169,6 +169,7 @@ def collect_page_data(
     content = {
         "csv": {"formulaStarts": FORMULA_STARTS, "number": NUMBER_PATTERN, "quotedCharacters": QUOTED_CHARACTERS},
         "numbers": [int(numbers[row]) for row in row_ids],
+        "total": len(results[0].texts),
         "texts": [clip(results[0].texts[row], MAX_TEXT_CHARACTERS) for row in row_ids],
         "dimensions": [
             {
@@ -182,6 +183,7 @@ def collect_page_data(
         "views": [
             {
                 "question": view.question,
+                "sizes": [group.size for group in view.groups],
                 "marks": [mark[:4] for mark in view.marks],
                 "markOf": view.mark_of[row_ids].tolist(),
                 "answered": any(result.answers) and getattr(result.embeddings, "sample", None) is None,

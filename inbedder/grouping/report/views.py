@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inbedder.grouping.compare.crosstab import categorize_groups
-from inbedder.grouping.describe.loose_groups import LOOSE_ADVICE, explain_loose_group
+from inbedder.grouping.describe.loose_groups import LOOSE_NOTE, explain_loose_group
 from inbedder.grouping.grouped_texts import resolve_question
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
@@ -20,6 +20,7 @@ from inbedder.vectors.vectors import Labels
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
+    from inbedder.grouping.partition.number_of_groups import Choice
 
 MAX_EXAMPLE_CHARACTERS, MAX_ANSWER_CHARACTERS = 240, 80
 MAX_ANSWERS, MAX_EXAMPLES, MAX_LABELS = 6, 5, 5
@@ -73,6 +74,8 @@ class View:
     """Name and V-measure of each label column."""
     notes: list[str]
     """Sentences about the groups for the reader."""
+    details: list[str]
+    """Sentences on how the groups were made, which the page folds."""
     branches: list[tuple[int, list[int]]]
     """Number of texts and the groups of each branch of the tree; empty without a tree."""
 
@@ -93,18 +96,31 @@ def make_view(result: GroupedTexts) -> View:
         dense=dense,
         v_measures=[(column, agreement.v_measure) for column, agreement in result.label_agreements.items()],
         notes=_list_notes(result),
+        details=_list_details(result),
         branches=_list_branches(result),
     )
 
 
 def _list_notes(result: GroupedTexts) -> list[str]:
-    """List notes on the number of groups, the wordings and the groups."""
-    notes = [] if result.choice is None else [str(result.choice)]
+    """List notes on the groups."""
+    is_any_loose = any(explain_loose_group(result, number) for number in range(len(result.names)))
+    return [*result.notes, *([LOOSE_NOTE] if is_any_loose else [])]
+
+
+def _list_details(result: GroupedTexts) -> list[str]:
+    """List notes on the number of groups and the wordings."""
+    details = [] if result.choice is None else [_describe_choice(result.choice)]
     if result.wordings:
-        notes.append(f"Grouped by the mean over {len(result.wordings)} wordings: {' · '.join(result.wordings)}")
-    if any(explain_loose_group(result, number) for number in range(len(result.names))):
-        notes.append(LOOSE_ADVICE)
-    return [*notes, *result.notes]
+        details.append(f"Grouped by the mean over {len(result.wordings)} wordings: {' · '.join(result.wordings)}")
+    return details
+
+
+def _describe_choice(choice: Choice) -> str:
+    """Describe how the number of groups was chosen, without its criteria."""
+    if choice.max_k < 3:
+        return str(choice)
+    caveat = "" if choice.confidence == "high" else " Other numbers may be as good, because groups overlap."
+    return f"{choice.k} groups, chosen from 2 to {choice.max_k}.{caveat}"
 
 
 def _list_branches(result: GroupedTexts) -> list[tuple[int, list[int]]]:

@@ -325,10 +325,10 @@ def test_texts_that_fit_no_group_form_no_group_to_assign_to(make_model):
     model = InBedder(make_model("bert"), backbone="instructor")
     vectors = np.concatenate([blobs((60, 40)), scattered(15)])
     result = cluster([f"text {i}" for i in range(115)], None, model, method="hdbscan", embeddings=vectors)
-    assert result.names[result.left_out] == "fits no group"
+    assert result.names[result.left_out] == "none of these"
     grouping = Grouping.of(result)
     assert len(grouping.groups) == 2
-    assert "fits no group" not in grouping.names
+    assert "none of these" not in grouping.names
 
 
 def test_the_repr_of_a_grouping_holds_no_corpus(grouping):

@@ -83,7 +83,7 @@ def test_dates_are_grouped_into_periods_and_a_missing_one_is_blank():
 
 def test_texts_that_fit_no_group_are_a_row_of_their_own():
     (table,) = crosstab(grouping([0, 1, 2], left_out=2), {"kind": ["x", "y", "y"]})
-    assert table.rows.names[-1] == "fits no group"
+    assert table.rows.names[-1] == "none of these"
     assert table.counts[:, table.columns.names.index("y")].tolist() == [0, 1, 1]
 
 

@@ -12,7 +12,7 @@ LABELS = [0] * 20 + [1] * 20
 @pytest.mark.parametrize(
     ("labels", "beginning"),
     [
-        (LABELS, "The question changes little: without one, nearly the same groups form (adjusted Rand index 1.00)"),
+        (LABELS, "The question changes little: without one, nearly the same groups form (agreement 1.00;"),
         ([0] * 28 + [1] * 12, "The question changes the groups in part"),
         ([0, 1] * 20, "The question makes the groups: without one, others form"),
     ],
@@ -23,6 +23,6 @@ def test_the_effect_is_told_by_the_agreement_with_unasked_groups(labels, beginni
 
 def test_texts_that_fit_no_group_do_not_count_and_one_group_has_no_effect():
     left_out = grouping([*LABELS[:-4], 2, 2, 2, 2], left_out=2)
-    assert "(adjusted Rand index 1.00)" in describe_effect(left_out, VECTORS)
+    assert "(agreement 1.00;" in describe_effect(left_out, VECTORS)
     assert describe_effect(grouping([0] * 40), VECTORS) == ""
     assert describe_effect(grouping(LABELS), np.ones((40, 3), np.float32)) == ""

@@ -71,6 +71,19 @@ def test_addresses_are_no_words():
     assert name_by_phrases([group([""] * 4, texts), STAFF])[0] == "bus"
 
 
+def test_names_of_users_and_words_of_retweets_are_in_no_name():
+    texts = ["rt @skyair: where is my bag?", "@SkyAir bag gone &amp; no help", "RT @skyair bag t.co/ab", "@skyair bag http"]
+    answers = ["skyair", "skyair bag", "skyair", "rt amp"]
+    assert name_by_phrases([group(answers, texts), STAFF])[0] == "bag"
+    plain = ["skyair lost it", "skyair is late", "skyair again", "my bag"]
+    assert name_by_phrases([group(answers, plain), STAFF])[0] == "skyair"  # a word of the texts, not only a user's name
+
+
+def test_an_answer_that_is_a_stopword_of_its_text_is_in_no_name():
+    texts = ["na rua da praia", "na casa de la mia", "na cidade do mar da ilha", "na praia"]
+    assert "na" not in name_by_phrases([group(["na"] * 4, texts), STAFF])[0].split(", ")
+
+
 def test_a_line_marks_what_lies_between_its_words():
     assert split_line("The food, and (the) very GOOD wine-bar") == [
         ".",

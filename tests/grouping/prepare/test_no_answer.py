@@ -3,7 +3,7 @@ import pytest
 
 from inbedder import Grouping, InBedder, cluster
 from inbedder.errors import InbedderError
-from inbedder.grouping.prepare.no_answer import REFERENCE_LINES, explain_unanswered, find_invented_groups, find_unanswered
+from inbedder.grouping.prepare.no_answer import REFERENCE_LINES, find_invented_groups, find_unanswered
 
 AXES = np.eye(8, dtype=np.float32)
 
@@ -45,10 +45,10 @@ TEXTS = [f"text {i}" for i in range(60)]
 
 def test_texts_without_an_answer_form_the_last_group(model):
     result = cluster(TEXTS, "Which?", model, k=2, no_answer=True)
-    assert result.left_out == 2 and result.sizes == [20, 20, 20] and result.names[2] == "fits no group"
+    assert result.left_out == 2 and result.sizes == [20, 20, 20] and result.names[2] == "none of these"
     assert np.flatnonzero(result.labels == 2).tolist() == list(range(0, 60, 3))
     assert result.stability[2] == 0 and min(result.stability[:2]) > 0.9
-    assert any(note.startswith("20 of 60 texts fit no group") for note in result.notes)
+    assert any(note.startswith("20 of 60 texts are in 'none of these'") for note in result.notes)
     assert cluster(TEXTS, "Which?", model, k=2).left_out is None
 
 
@@ -76,13 +76,33 @@ def test_a_question_and_an_answer_are_needed(model):
         cluster(TEXTS[::3], "Which?", model, k=2, no_answer=True)
 
 
+WORDS = ["the cats sleep", "a cat", "oh no", "oh", "dogs bark", "my dog"]
+ANSWERS = ["cat", "cats", "account", "app chat", "dog", "dogs"]
+LABELS = np.array([0, 0, 1, 1, 2, 2])
+NEAR_EMPTY = np.stack([AXES[0], AXES[0], AXES[7], AXES[7], AXES[1], AXES[1]])
+"""Vectors of the texts: those of the second group are near the empty text."""
+
+
 def test_answers_that_no_text_holds_are_invented():
-    texts = ["the cats sleep", "a cat", "oh no", "oh", "dogs bark", "my dog"]
-    answers = ["cat", "cats", "account", "app chat", "dog", "dogs"]
-    labels = np.array([0, 0, 1, 1, 2, 2])
-    assert find_invented_groups(texts, answers, labels) == [1]
-    assert find_invented_groups(texts, ["positive"] * 6, labels) == []
-    assert find_invented_groups(texts, [""] * 6, labels) == []
-    (note,) = explain_unanswered(texts, answers, labels, None)
-    assert note.startswith("Group 2 may be invented")
-    assert explain_unanswered(texts, answers, np.where(labels == 1, -1, labels), None) == []
+    assert find_invented_groups(WORDS, ANSWERS, NEAR_EMPTY, LABELS, reference_vectors) == [1]
+    assert find_invented_groups(WORDS, [""] * 6, NEAR_EMPTY, LABELS, reference_vectors) == []
+    assert find_invented_groups(WORDS, ANSWERS, NEAR_EMPTY, np.where(LABELS == 1, -1, LABELS), reference_vectors) == []
+    assert find_invented_groups(WORDS, ANSWERS, NEAR_EMPTY[:, :4], LABELS, reference_vectors) == []  # of another model
+
+
+def test_a_group_whose_texts_say_something_is_not_invented():
+    far = np.roll(NEAR_EMPTY, 2, axis=0)
+    assert find_invented_groups(WORDS, ANSWERS, far, LABELS, reference_vectors) == []
+
+
+def test_answers_that_nobody_writes_are_not_invented():
+    feelings = ["joy", "joy", "anger", "anger", "joy", "dog"]  # one of six is in its text
+    assert find_invented_groups(WORDS, feelings, NEAR_EMPTY, LABELS, lambda: pytest.fail("not needed")) == []
+
+
+def test_a_group_with_invented_answers_is_noted(model, monkeypatch):
+    texts = [f"text {i}" for i in range(60)]
+    monkeypatch.setattr(model, "answer", lambda rows, *_, **__: ["nothing" if int(row[5:]) % 3 == 0 else row for row in rows])
+    result = cluster(texts, "Which?", model, k=3)
+    invented = int(result.labels[0])
+    assert [note.split(":")[0] for note in result.notes] == [f"Group {invented + 1} may be invented"]

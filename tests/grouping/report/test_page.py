@@ -15,7 +15,8 @@ from inbedder.encoding.guided import GuidedVectors
 from inbedder.errors import InputError
 from inbedder.grouping.clustering import ClusterResult
 from inbedder.grouping.describe.explain import measure_agreement
-from inbedder.grouping.describe.loose_groups import LOOSE_ADVICE
+from inbedder.grouping.describe.loose_groups import LOOSE_NOTE
+from inbedder.grouping.partition.number_of_groups import Choice
 from inbedder.grouping.report import maps, views
 from inbedder.grouping.report.page import render_report, save_report
 
@@ -170,9 +171,9 @@ def test_a_large_corpus_is_drawn_by_density_and_all_of_it(monkeypatch: pytest.Mo
 def test_texts_that_fit_no_group_are_grey_and_have_no_number_on_the_map() -> None:
     html = render_report([grouping([0, 2, 1, 1, 2], left_out=2)])
     data = Page(html).data
-    assert data["dimensions"][0]["names"][2] == "fits no group" and data["dimensions"][0]["categoryOf"] == [0, 2, 1, 1, 2]
+    assert data["dimensions"][0]["names"][2] == "none of these" and data["dimensions"][0]["categoryOf"] == [0, 2, 1, 1, 2]
     assert data["dimensions"][0]["colours"] == [0, 1, "none"]
-    assert "2 texts · 40%" in html.split("fits no group</h3>")[1]
+    assert "2 texts · 40%" in html.split("none of these</h3>")[1]
     assert re.findall('<span class="number">([^<]*)</span>', html) == ["1", "2"]
     assert html.count('<text class="name">') == 2
 
@@ -187,15 +188,15 @@ def test_the_cross_table_counts_texts_exactly() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "verdict"),
     [
-        ([0, 1] * 40, [1, 0] * 40, "The same</b> (Cramér's V 1.00;"),
-        ([0, 0, 0, 1, 1, 1] * 20, [0, 0, 1, 1, 1, 0] * 20, "Clearly related</b> (Cramér's V 0.33;"),
-        ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], "Unrelated, as far as these texts show</b> (Cramér's V 0.33;"),
-        ([0, 0, 1, 1], [0, 1, 0, 1], "Unrelated, as far as these texts show</b> (Cramér's V 0.00;"),
+        ([0, 1] * 40, [1, 0] * 40, "The same</b> (Cramér's V <span>1.00</span>;"),
+        ([0, 0, 0, 1, 1, 1] * 20, [0, 0, 1, 1, 1, 0] * 20, "Clearly related</b> (Cramér's V <span>0.33</span>;"),
+        ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], "Unrelated, as far as these texts show</b> (Cramér's V <span>0.33</span>;"),
+        ([0, 0, 1, 1], [0, 1, 0, 1], "Unrelated, as far as these texts show</b> (Cramér's V <span>0.00</span>;"),
     ],
 )
 def test_one_measure_tells_in_words_how_two_questions_relate(first: list[int], second: list[int], verdict: str) -> None:
     html = render_report([grouping(first), grouping(second)])
-    assert f"<p><b>{verdict}" in html and "Rand" not in html
+    assert f'<p class="verdict"><b>{verdict}' in html and "Rand" not in html
 
 
 def test_three_questions_make_three_cross_tables_and_one_question_none() -> None:
@@ -228,7 +229,7 @@ def test_given_labels_show_shares_entropy_and_v_measure() -> None:
     labels = np.array([0] * 16 + [1] * 4)
     labels_given = ["a"] * 8 + list("bcdefghi") + ["j"] * 4
     html = render_report([grouping(labels.tolist(), label_agreements={"kind": measure_agreement(labels, labels_given)})])
-    first, second = html.split("Your column <bdi>kind</bdi> in this group · entropy ")[1:]
+    first, second = html.split('Your column <bdi>kind</bdi> in this group<span class="entropy"> · entropy ')[1:]
     assert (first[:4], second[:4]) == ("2.50", "0.00")
     assert re.findall(r"<bdi>([^<]*)</bdi> <b>(\d+%)</b>", first) == [
         ("a", "50%"), ("b", "6%"), ("c", "6%"), ("d", "6%"), ("e", "6%"), ("4 others", "25%")
@@ -259,12 +260,15 @@ def test_notes_loose_groups_and_the_tree_are_shown() -> None:
     result = grouping([0] * 4 + [1] * 3 + [2] * 2 + [3])
     fields = {"notes": ["Two groups were merged."], "branches": [1, 1, 0, 1], "left_out": 3, "stability": [0.9, 0.7, 0.2, 0.0]}
     fields["mixed"] = [True, False, True, True]
-    for name, value in {**fields, "choice": "4 groups were chosen.", "wordings": ["a?", "b?"]}.items():
+    for name, value in {**fields, "choice": Choice(4, 2, 8, 0.1, 50), "wordings": ["a?", "b?"]}.items():
         object.__setattr__(result, name, value)
     html = render_report([result])
     assert re.findall('<p class="note" dir="auto">([^<]*)</p>', html) == [
-        "4 groups were chosen.", "Grouped by the mean over 2 wordings: a? · b?", LOOSE_ADVICE, "Two groups were merged."
+        "Two groups were merged.", LOOSE_NOTE,
+        "4 groups, chosen from 2 to 50. Other numbers may be as good, because groups overlap.",
+        "Grouped by the mean over 2 wordings: a? · b?",
     ]  # fmt: skip
+    assert not re.search(r"silhouette|adjusted Rand| --\w+|-k\b|compare-wordings", html.split("</style>")[1].split("<script")[0])
     reasons = [
         "Loose: its answers differ.",
         "Loose: its answers differ, and other groups form when the texts are resampled (stability 0.20, below 0.6).",
@@ -274,7 +278,7 @@ def test_notes_loose_groups_and_the_tree_are_shown() -> None:
     assert re.findall(r"<p><bdi>(word\d)[^<]*</bdi>(.*) <small>(\d) texts", tree) == [
         ("word0", " and 2 other groups", "8"), ("word2", "", "2")
     ]  # fmt: skip
-    assert re.findall(r"<b>\d</b> <bdi>(word\d|fits)", tree) == ["word0", "word1", "fits", "word2"]
+    assert re.findall(r"<b>\d</b> <bdi>(word\d|none)", tree) == ["word0", "word1", "none", "word2"]
     assert Page(html).data["dimensions"][0]["colours"] == [0, 1, 2, "none"]
 
 
@@ -360,7 +364,7 @@ def test_colours_stand_out_and_stay_apart_for_the_colour_blind(palette: list[str
 
 def test_a_page_without_answers_mentions_only_texts():
     page = render_report([grouping([0, 0, 1, 1], answers=[""] * 4)])
-    assert "Most frequent answers" not in page and "(no answer)" not in page
+    assert "Most frequent answers" not in page and "(no answer)" not in page.split("<script>")[0]
     assert "clusters of the texts' vectors" in page.replace("&#39;", "'") and "named by phrases of its texts" in page
     assert "named by phrases of its answers and texts" in render_report([grouping([0, 0, 1, 1])])
 

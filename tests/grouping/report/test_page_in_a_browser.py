@@ -208,14 +208,14 @@ def test_the_rows_shown_are_downloaded_as_a_csv_that_runs_no_formula(browse: Cal
 
 def test_texts_that_fit_no_group_have_no_number_in_list_filter_and_csv(browse: Callable[..., Page], tmp_path: Path) -> None:
     page = browse([grouping([0, 0, 0, 1, 1, 2], left_out=2), grouping([0, 1, 0, 1, 0, 1])])
-    assert [item.split("fits")[0].strip() for item in texts_of(page, ".legend li") if "fits" in item] == [""]
+    assert [item.split("none")[0].strip() for item in texts_of(page, ".legend li") if "none" in item] == [""]
     assert page.evaluate("[...document.querySelector('select[data-dimension]').options].map(option => option.text)") == [
-        "all", "1 word0, more0", "2 word1, more1", "fits no group"
+        "all", "1 word0, more0", "2 word1, more1", "none of these"
     ]  # fmt: skip
     page.click(".open")
     page.click(".clear")
     lines = downloaded_rows(page, tmp_path)
-    assert lines[-1][2:4] == ["", "fits no group"]
+    assert lines[-1][2:4] == ["", "none of these"]
     assert lines[1][2:4] == ["1", "word0, more0"]
 
 
@@ -463,3 +463,50 @@ def test_an_empty_or_used_name_is_not_taken(page: Page) -> None:
         press(page, "Enter")
         assert texts_of(page, "#question-1 article h3")[0] == "word0, more0"
     assert page.locator("#question-1 .changes").is_hidden()
+
+
+def test_merging_two_groups_changes_all_that_the_page_says_of_them(browse: Callable[..., Page], errors: list[str]) -> None:
+    merged_topic = [0 if topic == 2 else topic for topic in TOPIC]
+    results = [grouping(topic, answers=[f"answer {i % 2}" for i in range(12)]) for topic in (TOPIC, merged_topic)]
+    mood = grouping(MOOD, instruction="Is it <b>good</b>?")
+    open_page = {
+        name: browse(
+            [result, mood],
+            cross_tables=crosstab([result, mood], {"stars": STARS}),
+            timelines=make_timelines([result], DAYS, title="sent"),
+        )
+        for name, result in zip(("before", "after"), results, strict=True)
+    }
+    page, expected = open_page["before"], open_page["after"]
+    page.locator("#question-1 .merge").nth(2).select_option(label="1 word0, more0")
+    for selector in (".size", ".answers"):
+        assert texts_of(page, f"#question-1 article:visible {selector}") == texts_of(expected, f"#question-1 article {selector}")
+    assert page.locator("#question-1 article .bar i").first.evaluate("each => each.style.getPropertyValue('--w')") == "75.00"
+    assert texts_of(page, "#question-1 article:first-child .quotes li") == ["example 0", "example 2"]
+    assert texts_of(page, "#question-1 .group-count") == ["2 groups"]
+    page.click("#tab-cross-tables")
+    expected.click("#tab-cross-tables")
+    for kind in ("count", "lift", "residual"):
+        for each in (page, expected):
+            each.locator("#cross-tables .cell-content").first.select_option(kind)
+        cells = [[text for text in texts_of(each, ".pair td:visible")] for each in (page, expected)]
+        assert cells[0] == cells[1]
+    assert texts_of(page, ".verdict") == texts_of(expected, ".verdict")
+    page.click("#tab-over-time")
+    assert page.locator("#over-time .charts li:visible").count() == 2
+    page.click("#tab-texts")
+    assert texts_of(page, ".filters label:first-child option") == ["all", "1 word0, more0", "2 word1, more1"]
+    assert errors == []
+
+
+@pytest.mark.parametrize("size", [(1400, 900), (400, 800)])
+def test_the_first_screen_holds_the_whole_map_and_no_cut_tab(page: Page, size: tuple[int, int]) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.reload()
+    box = page.locator("#question-1 .plane svg").bounding_box()
+    assert box is not None and box["y"] + box["height"] <= size[1]
+    assert page.evaluate("[...document.querySelectorAll('.tab span')].every(tab => tab.scrollWidth <= tab.clientWidth + 1)")
+    card = page.locator("#question-1 article h3").first.bounding_box()
+    assert card is not None and (size[0] < 500 or card["y"] + card["height"] < size[1])
+    page.click("#tab-cross-tables")
+    assert len(set(page.evaluate("[...document.querySelectorAll('.pair')].map(one => one.offsetWidth)"))) == 1

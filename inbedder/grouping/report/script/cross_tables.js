@@ -9,6 +9,10 @@ const describeCell = (table, i, j) => {
     + ', residual ' + (residuals[i][j] > 0 ? '+' : '') + residuals[i][j].toFixed(1)
     + [' (significantly fewer)', '', ' (significantly more)'][differs[i][j] + 1] + '.';
 };
+const cellNumber = (table, kind, i, j) => {
+  const number = { count: table.counts, lift: table.lift, residual: table.residuals }[kind][i][j];
+  return number === null ? '–' : kind === 'count' ? number : kind === 'lift' ? number.toFixed(2) : (number > 0 ? '+' : '') + number.toFixed(1);
+};
 findAll('.heatmap').forEach(heatmap => {
   const table = tables[heatmap.dataset.table], readout = heatmap.parentElement.nextElementSibling;
   const grid = [...heatmap.tBodies[0].rows].map(row => findAll('button', row));
@@ -33,7 +37,8 @@ findAll('.heatmap').forEach(heatmap => {
     const button = event.target.closest('button');
     if (!step || !button) return;
     event.preventDefault();
-    const [i, j] = cellPosition(button), next = (grid[i + step[0]] || [])[j + step[1]];
+    let [i, j] = cellPosition(button), next;
+    do { i += step[0]; j += step[1]; next = (grid[i] || [])[j]; } while (next && !next.offsetParent); // past merged groups
     if (!next) return;
     button.tabIndex = -1;
     next.tabIndex = 0;
@@ -47,8 +52,7 @@ findAll('.cell-content').forEach(select => select.addEventListener('change', () 
     const table = tables[heatmap.dataset.table];
     heatmap.classList.toggle('plain', kind !== 'count');
     findAll('button', heatmap).forEach(button => {
-      const { row: i, column: j } = button.dataset, number = kind === 'count' ? table.counts[i][j] : kind === 'lift' ? table.lift[i][j] : table.residuals[i][j];
-      find('b', button).textContent = number === null ? '–' : kind === 'count' ? number : kind === 'lift' ? number.toFixed(2) : (number > 0 ? '+' : '') + number.toFixed(1);
+      find('b', button).textContent = cellNumber(table, kind, button.dataset.row, button.dataset.column);
     });
   });
 }));

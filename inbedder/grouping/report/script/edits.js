@@ -1,12 +1,70 @@
 // Changes of the groups
+const LISTED_ANSWERS = 6, LISTED_EXAMPLES = 5;
 findAll('.cards').forEach((cards, view) => {
   const names = dimensions[view].names, panel = panels[view], bar = find('.changes', panel), articles = findAll('article', cards);
   const legend = findAll('.legend li', panel);
   const mergedInto = names.map((_, i) => i), newNames = {};
+  const { sizes } = views[view], share = i => sizes[i] / data.total;
+  const describeGroups = () => {
+    const groups = names.map((_, i) => i).filter(i => mergedInto[i] === i && dimensions[view].colours[i] !== 'none').sort((a, b) => sizes[b] - sizes[a]);
+    const finding = find('.finding', panel);
+    find('.group-count', panel).textContent = countLabel(names.filter((_, i) => mergedInto[i] === i).length, 'group');
+    if (finding) finding.textContent = 'largest: ' + groups.slice(0, 3).map(i => '“' + names[i] + '” ' + percent(share(i))).join(', ');
+  };
+  const readCounts = article => findAll('.answers li', article).map(line => [find('bdi', line).textContent, Number(find('b', line).textContent.replaceAll(',', ''))]);
+  const countAnswers = (from, into) => {
+    const counts = new Map(), spelling = new Map(), add = ([answer, count]) => {
+      const key = answer.toLowerCase();
+      if (!spelling.has(key)) spelling.set(key, answer);
+      counts.set(key, (counts.get(key) || 0) + count);
+    };
+    if (texts.length < data.total) [into, from].flatMap(i => readCounts(articles[i])).forEach(add); // the page holds a sample
+    else dimensions[view].categoryOf.forEach((category, row) => { if (category === into) add([views[view].answers[row] || '(no answer)', 1]); });
+    return [...counts].sort((a, b) => b[1] - a[1]).slice(0, LISTED_ANSWERS).map(([key, count]) => [spelling.get(key), count]);
+  };
+  const mergeCards = (from, into) => {
+    const card = articles[into], list = find('.answers', card);
+    find('.size', card).textContent = countLabel(sizes[into], 'text') + ' · ' + percent(share(into));
+    find('.bar i', card).style.setProperty('--w', (100 * share(into)).toFixed(2));
+    if (list) list.replaceChildren(...countAnswers(from, into).map(([answer, count]) => {
+      const line = element('li', ''), name = element('bdi', answer);
+      line.append(name, ' ', element('b', count.toLocaleString('en')));
+      return line;
+    }));
+    const [own, other] = [into, from].map(i => findAll('.quotes li', articles[i])), shown = find('.quotes', card);
+    const quotes = own.flatMap((quote, i) => other[i] ? [quote, other[i]] : [quote]).concat(other.slice(own.length)).slice(0, LISTED_EXAMPLES);
+    if (shown) shown.replaceChildren(...quotes);
+    find('details', card)?.remove();
+    findAll('.composition', card).forEach((own, i) => mergeCompositions(own, findAll('.composition', articles[from])[i]));
+    findAll('.loose', card).forEach(mark => mark.remove()); // a merged group was not measured
+    findAll('.loose', legend[into]).forEach(mark => mark.remove());
+  };
+  const mergeCompositions = (own, other) => {
+    const counts = new Map();
+    [own, other].flatMap(each => findAll('.counts li', each)).forEach(line => {
+      const label = find('bdi', line).textContent;
+      counts.set(label, (counts.get(label) || 0) + Number(line.dataset.count));
+    });
+    const entries = [...counts].sort((a, b) => b[1] - a[1]), total = sum([...counts.values()]), opacity = i => Math.max(0.95 - 0.17 * i, 0.12);
+    find('.bar', own).replaceChildren(...entries.map(([, count], i) => {
+      const part = element('i', '');
+      part.style.cssText = '--w:' + (100 * count / total).toFixed(2) + ';--a:' + opacity(i).toFixed(2);
+      return part;
+    }));
+    find('.counts', own).replaceChildren(...entries.map(([label, count], i) => {
+      const line = element('li', ''), key = element('span', '', 'key');
+      key.style.setProperty('--a', opacity(i).toFixed(2));
+      line.dataset.count = count;
+      line.append(key, element('bdi', label), ' ', element('b', percent(count / total)));
+      return line;
+    }));
+    find('.entropy', own).textContent = '';
+  };
   const setName = (i, name) => {
     names[i] = name;
     find('h3', articles[i]).textContent = find('bdi', legend[i]).textContent = name;
     maps[view].rename(i, name);
+    renameInTables(view, i, name);
     const option = find('option[value="' + i + '"]', selects[view]);
     if (option) option.textContent = groupNumber(view, i) + ' ' + name;
   };
@@ -19,7 +77,8 @@ findAll('.cards').forEach((cards, view) => {
     const merges = mergedInto.filter((into, i) => into !== i).length, renames = Object.keys(newNames).length;
     bar.hidden = !merges && !renames;
     find('span', bar).textContent = [merges && countLabel(merges, 'group') + ' merged', renames && countLabel(renames, 'group') + ' renamed']
-      .filter(Boolean).join(', ') + '. Cross tables and charts stay as they were.';
+      .filter(Boolean).join(', ') + '. The trends of merged groups over time are not tested anew.';
+    describeGroups();
     fillSelects();
     applyFilters();
   };
@@ -39,9 +98,12 @@ findAll('.cards').forEach((cards, view) => {
     find('.badge[data-group="' + from + '"]', panel)?.remove();
     articles[from].hidden = legend[from].hidden = true;
     delete newNames[from];
-    const count = categoryOf.filter(category => category === into).length;
-    find('.size', articles[into]).textContent = countLabel(count, 'text') + ' · ' + percent(count / texts.length);
-    find('small', legend[into]).textContent = percent(count / texts.length);
+    sizes[into] += sizes[from];
+    sizes[from] = 0;
+    mergeCards(from, into);
+    mergeInTables(view, from, into);
+    find('small', legend[into]).textContent = percent(share(into));
+    find('.tree', panel)?.remove(); // it shows the groups before the merge
     const option = find('option[value="' + from + '"]', selects[view]);
     if (option) option.remove();
     reportChanges();
