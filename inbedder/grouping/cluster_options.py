@@ -44,12 +44,32 @@ def _check_min_size(name: str, value: Any) -> int | None:
     return None if value is None else check_integer(name, value, 2)
 
 
+def _check_levels(name: str, value: Any) -> tuple[int, int] | None:
+    """Check numbers of branches and of groups: two integers, or a string such as "5,20"."""
+    if value is None:
+        return None
+    numbers = value.split(",") if isinstance(value, str) else value
+    try:
+        branches, groups = (int(number) if isinstance(number, str) else check_integer(name, number) for number in numbers)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be numbers of branches and of groups, such as 5,20, not {format_value(value)}.") from None
+    if not 1 <= branches <= groups:
+        raise InputError(f"{name} must be numbers of branches and of at least as many groups, not {branches},{groups}.")
+    return branches, groups
+
+
 @dataclass(frozen=True)
 class ClusterOptions(CheckedOptions):
     """The options of a grouping."""
 
     k: int | str = make_option("auto", "Number of groups, or auto for at most 50.", check=_check_number, flags=None)
     seed: int = make_option(0, "Seed of k-means.", check=check_seed, kind=int, panel=PANEL)
+    levels: tuple[int, int] | None = make_option(
+        None,
+        "Numbers of branches and of groups, such as 5,20; default: branches from seven groups on.",
+        check=_check_levels,
+        panel=PANEL,
+    )
     method: str = make_option(
         "k-means",
         "k-means, agglomerative (a tree) or hdbscan (some texts may fit no group).",
@@ -90,6 +110,13 @@ class ClusterOptions(CheckedOptions):
             raise InputError(f"{self.method} does not take min_size. Leave it out, or choose hdbscan.")
         if self.method == "hdbscan" and self.k != "auto":
             raise InputError("hdbscan finds the number of groups itself. Leave k at auto, or choose k-means or agglomerative.")
+        if self.levels is not None and (self.k != "auto" or self.method == "hdbscan"):
+            raise InputError("levels fixes the number of groups. Leave k at auto, and choose k-means or agglomerative.")
+
+    @property
+    def count(self) -> int | str:
+        """The number of groups, or "auto"."""
+        return self.k if self.levels is None else self.levels[1]
 
     @classmethod
     def parse(cls, **options: Any) -> ClusterOptions:
@@ -113,8 +140,8 @@ class ClusterOptions(CheckedOptions):
                 f"{self.method} compares all pairs of rows and takes at most {MAX_PAIRED_ROWS:,} rows, not {count:,}. "
                 "Choose k-means."
             )
-        if self.k != "auto" and not 1 <= int(self.k) <= count:
-            raise InputError(f"k must be 'auto' or a number from 1 to {count} (the number of texts), not {self.k!r}.")
+        if self.count != "auto" and not 1 <= int(self.count) <= count:
+            raise InputError(f"k must be 'auto' or a number from 1 to {count} (the number of texts), not {self.count!r}.")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options as a JSON-serializable dictionary; the namer must be a name."""
@@ -124,6 +151,7 @@ class ClusterOptions(CheckedOptions):
 class ClusterKwargs(TypedDict, total=False):
     """The keyword arguments of ``cluster`` that are fields of ``ClusterOptions``, besides k and seed."""
 
+    levels: tuple[int, int] | str | None
     method: str
     min_size: int | None
     namer: str | Namer

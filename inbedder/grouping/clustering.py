@@ -20,6 +20,7 @@ from inbedder.grouping.describe.describe_groups import describe_groups
 from inbedder.grouping.describe.explain import find_central_texts, measure_agreement
 from inbedder.grouping.grouped_texts import NO_INSTRUCTION, make_group_columns
 from inbedder.grouping.names.naming import find_namer, get_namer_name
+from inbedder.grouping.partition.outline import find_branches
 from inbedder.grouping.partition.partition import Partition, group, make_regrouping, mark_left_out, partition
 from inbedder.grouping.partition.stability import measure_stability
 from inbedder.grouping.prepare.apart_from import find_group_directions, remove_directions
@@ -176,11 +177,12 @@ def cluster(
         given_labels: Known labels to compare the groups with: n labels, or several such lists by name or as a table.
         batch_size: Batch size.
         show_progress_bar: None shows a progress bar for long work in a terminal.
-        **options: Further fields of ``ClusterOptions``: method ("k-means", "agglomerative" or "hdbscan"; see ``partition``),
-            min_size (of an HDBSCAN group), namer (a name in ``namers.NAMERS``, "model:NAME" for titles that another model writes,
-            or a callable), apart_from (another question, such as "Is it positive or negative?": the directions in which its
-            groups differ are removed from the vectors), and no_answer (whether texts that give no answer to the question, such as
-            "Oh.", form the last group, "none of these"; for questions of topic).
+        **options: Further fields of ``ClusterOptions``: levels (numbers of branches and of groups, in place of k), method
+            ("k-means", "agglomerative" or "hdbscan"; see ``partition``), min_size (of an HDBSCAN group), namer (a name in
+            ``namers.NAMERS``, "model:NAME" for titles that another model writes, or a callable), apart_from (another question,
+            such as "Is it positive or negative?": the directions in which its groups differ are removed from the vectors), and
+            no_answer (whether texts that give no answer to the question, such as "Oh.", form the last group, "none of these"; for
+            questions of topic).
 
     Returns:
         The grouping, with answers, keywords and examples. If the model does not answer, answers are empty and keywords come from
@@ -235,7 +237,7 @@ def cluster(
         if question is not None and not embedder.backbone.answers:
             logger.info("The model does not answer, so groups are named by the words of their texts.")
         answers = provenance.answer(embedder, rows, _choose_rows_to_answer(rows, vectors, groups.labels), **run_options)
-        merge = cluster_options.k == "auto" and groups.branches is None
+        merge = cluster_options.count == "auto"
         labels, left_out, notes = merge_duplicate_groups(answers, groups.labels, left_out=groups.left_out, merge=merge)
         fitting = mark_left_out(labels, left_out)
         return ClusterResult(
@@ -248,7 +250,7 @@ def cluster(
             stability=_measure_stability(vectors, fitting, answered_rows, groups, cluster_options),
             wordings=wordings,
             choice=groups.choice if len(rows) > MAX_NAMELESS_ROWS else None,
-            branches=groups.branches,
+            branches=find_branches(vectors, fitting, cluster_options.levels and cluster_options.levels[0]),
             left_out=left_out,
             provenance=provenance,
             notes=[
@@ -280,7 +282,7 @@ def _find_removed_directions(
 
 def _partition_rows(vectors: Vectors, answered_rows: NDArray[np.intp] | None, options: ClusterOptions) -> Partition:
     """Partition the rows, or only those that give an answer."""
-    k, seed, method, min_size = options.k, options.seed, options.method, options.min_size
+    k, seed, method, min_size = options.count, options.seed, options.method, options.min_size
     with limit_threads(len(vectors)):
         if answered_rows is None:
             return partition(vectors, k, seed, method=method, min_size=min_size)

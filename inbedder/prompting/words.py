@@ -112,6 +112,11 @@ def find_stopwords(words: Sequence[str]) -> frozenset[str]:
     return _load_list(code) if counts[code] >= max(MIN_COUNT, english_count + 1) else load_stopwords()
 
 
+def load_filler_words() -> frozenset[str]:
+    """Load English words that are frequent in texts of any subject, such as "please"; a wider list than the stopwords."""
+    return _load_list("en")
+
+
 @lru_cache(maxsize=100_000)
 def is_foreign_stopword(word: str) -> bool:
     """Return whether a word with letters beyond ASCII, in lower case, is a stopword of any language."""

@@ -114,7 +114,7 @@ class AnswersRequest(BaseModel):
 
 def _make_option_fields() -> dict[str, Any]:
     """Make a field of each option of ``ClusterOptions``; a namer is a name, as requests load no models."""
-    types = {"k": int | Literal["auto"], "namer": Literal[tuple(NAMERS)]}
+    types = {"k": int | Literal["auto"], "levels": tuple[int, int] | None, "namer": Literal[tuple(NAMERS)]}
     model_fields = {}
     for option in fields(ClusterOptions):
         info = get_option_info(option)

@@ -1,25 +1,32 @@
-"""Names of groups: one to three phrases that many of a group's answers and texts hold, and few of the other groups'.
+"""Names of groups: one or two phrases that many of a group's answers and texts hold, and few of the other groups'.
 
 Words are counted by their stem, once per text, so that inflections are one word. A word's score is the share of the group's
 answers that hold it, times the logarithm of how much larger that share is than among all answers, plus half of the same for the
 texts. A word that few of the group's answers and texts hold is in no name, and neither is one that most texts hold as a stopword
-of their language or as the name of a user (@anna). Where most texts with a word hold it in one pair of
-words, the pair takes its place. Phrases are written as the texts and answers write them.
+of their language or as the name of a user (@anna). Two words of one answer, or two neighbours in texts, score as a word does; the
+best such pair replaces a word if it scores nearly as high. Phrases are written as the texts and answers write them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import combinations, pairwise, permutations
 from math import log
 from typing import TYPE_CHECKING, Any
 
 from inbedder.errors import import_extra
 from inbedder.prompting.stopwords import load_stopwords
-from inbedder.prompting.words import MARKUP_WORDS, find_stopwords, is_foreign_stopword, split_spaceless, strip_addresses
+from inbedder.prompting.words import (
+    MARKUP_WORDS,
+    find_stopwords,
+    is_foreign_stopword,
+    load_filler_words,
+    split_spaceless,
+    strip_addresses,
+)
 
 if TYPE_CHECKING:
     from inbedder.grouping.names.group_contents import GroupContents
@@ -32,13 +39,15 @@ MIN_SHARE, MIN_ROWS = 0.1, 2
 """Minimum share and number of a group's answers, or of its texts, that hold a word of its name."""
 TEXT_WEIGHT = 0.5
 """Weight of the texts' words; that of the answers' words is 1."""
-MIN_PAIR_SHARE = 0.5
-"""Minimum share of a word's rows that hold it in one pair of words."""
+MIN_PAIR_SCORE = 0.5
+"""Minimum score of a pair of words, relative to that of the word which it replaces."""
+MAX_PAIRED_WORDS = 4
+"""Maximum number of words of an answer any two of which are a pair."""
 MIN_RELATIVE_SCORE = 1 / 3
 """Minimum score of a further phrase, relative to the first."""
 FULL_COVERAGE = 0.6
 """Share of a group's answers or texts from which no further phrase is added."""
-MAX_PHRASES, MAX_RANKED_PHRASES = 3, 6
+MAX_PHRASES, MAX_RANKED_PHRASES = 2, 6
 """Maximum number of phrases in a name, and of those that set equal names apart."""
 SWEAR_STEMS = frozenset(
     "ass asshol bastard bitch bullshit crap cunt damn dick fuck fucker motherfuck piss shit shitti slut whore".split()
@@ -46,6 +55,8 @@ SWEAR_STEMS = frozenset(
 """Stems that are in a name only if half of the group's texts hold them."""
 OTHER_NAMELESS_WORDS = frozenset("n't n’t like two three four five six seven eight nine ten".split())
 """Words besides the stopwords that say nothing in a name; texts that were tokenized hold "n't"."""
+Phrase = frozenset[str]
+"""The stems of one or two words."""
 NO_WORD, START = "", "."
 """Placeholders between the words of a line: for stopwords, and for its start and punctuation."""
 
@@ -87,12 +98,15 @@ def _load_stemmer() -> Any:
     return import_extra("snowballstemmer", "report").stemmer("english")
 
 
-def split_line(text: str) -> list[str]:
-    """Split a text into its words, with placeholders for what lies between them."""
-    return _split_line(text)[0]
+def split_line(text: str, *, is_answer: bool = True) -> list[str]:
+    """Split an answer or a text into its words, with placeholders for what lies between them.
+
+    A text has filler words besides, such as "please" and "today", which say something only as an answer.
+    """
+    return _split_line(text, is_answer)[0]
 
 
-def _split_line(text: str) -> tuple[list[str], frozenset[str]]:
+def _split_line(text: str, is_answer: bool) -> tuple[list[str], frozenset[str]]:
     """Split a text into its words, and find the stopwords and names of users, in lower case, that have placeholders."""
     users = [user.lower() for user in USER.findall(text)]
     text = strip_addresses(text, f" {START} ")
@@ -104,7 +118,9 @@ def _split_line(text: str) -> tuple[list[str], frozenset[str]]:
         end = match.end()
     stopwords = find_stopwords([word.lower() for word in words if word != START])
     nameless = frozenset(word for word in map(str.lower, words) if _is_nameless(word, stopwords))
-    line = [NO_WORD if (len(word) < 2 and word != START) or word.lower() in nameless else word for word in words]
+    fillers = load_filler_words() if not is_answer and stopwords is load_stopwords() else frozenset()
+    dropped = nameless | fillers
+    line = [NO_WORD if (len(word) < 2 and word != START) or word.lower() in dropped else word for word in words]
     return line, nameless.union(users)
 
 
@@ -117,21 +133,25 @@ def _is_nameless(word: str, stopwords: frozenset[str]) -> bool:
 class _Lines:
     """The answers of a group, or its texts, with the counts of their stems, each once per line."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        pairs = [_split_line(text[:MAX_CHARACTERS]) for text in texts if text.strip()]
+    def __init__(self, texts: Iterable[str], *, are_answers: bool) -> None:
+        pairs = [_split_line(text[:MAX_CHARACTERS], are_answers) for text in texts if text.strip()]
         self.lines = [line for line, _ in pairs]
         self.nameless_counts = Counter(compute_stem(word) for _, nameless in pairs for word in nameless)
         self.stems = [frozenset(compute_stem(word) for word in line if len(word) > 1) for line in self.lines]
-        self.counts = Counter(stem for stems in self.stems for stem in stems)
-        self.pair_counts = Counter(pair for line in self.lines for pair in _list_pairs(line))
+        neighbours = [_list_neighbours(line) for line in self.lines]
+        self.order_counts = Counter(pair for pairs in neighbours for pair in pairs)
+        self.counts: Counter[Phrase] = Counter(frozenset([stem]) for stems in self.stems for stem in stems)
+        for stems, pairs in zip(self.stems, neighbours, strict=True):
+            is_short = are_answers and len(stems) <= MAX_PAIRED_WORDS
+            self.counts.update(set(map(frozenset, combinations(stems, 2) if is_short else pairs)))
         self.size = len(self.lines)
 
-    def share(self, stem: str) -> float:
-        """Compute the share of lines that hold a stem."""
-        return self.counts[stem] / max(1, self.size)
+    def share(self, phrase: Phrase) -> float:
+        """Compute the share of lines that hold a phrase."""
+        return self.counts[phrase] / max(1, self.size)
 
 
-def _list_pairs(line: Sequence[str]) -> set[tuple[str, str]]:
+def _list_neighbours(line: Sequence[str]) -> set[tuple[str, str]]:
     """List the stems of different words that follow each other."""
     stems = [compute_stem(word) if len(word) > 1 else "" for word in line]
     return {(first, second) for first, second in pairwise(stems) if first and second and first != second}
@@ -142,7 +162,7 @@ class _Totals:
 
     def __init__(self, lines: Sequence[_Lines]) -> None:
         self.size = sum(each.size for each in lines)
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[Phrase] = Counter()
         self.nameless_counts: Counter[str] = Counter()
         for each in lines:
             self.counts.update(each.counts)
@@ -150,64 +170,78 @@ class _Totals:
 
     def is_nameless(self, stem: str) -> bool:
         """Return whether at least half of the lines with a stem hold it as a stopword or as the name of a user."""
-        return 0 < self.counts[stem] + self.nameless_counts[stem] <= 2 * self.nameless_counts[stem]
+        return 0 < self.counts[frozenset([stem])] + self.nameless_counts[stem] <= 2 * self.nameless_counts[stem]
+
+
+def _extend(word: Phrase, used_stems: Phrase, scores: Mapping[Phrase, float]) -> Phrase:
+    """Replace a word by its best pair with a word that is in no other phrase, if that scores nearly as high."""
+    pairs = [phrase for phrase in scores if len(phrase) == 2 and word < phrase and used_stems.isdisjoint(phrase)]
+    best = max(pairs, key=lambda pair: (scores[pair], sorted(pair)), default=word)
+    return best if scores[best] >= MIN_PAIR_SCORE * scores[word] else word
 
 
 class _GroupWords:
     """The words of one group."""
 
     def __init__(self, group: GroupContents) -> None:
-        self.sides = (_Lines(group.answers), _Lines(group.texts))
+        self.sides = (_Lines(group.answers, are_answers=True), _Lines(group.texts, are_answers=False))
 
     def rank_phrases(self, totals: Sequence[_Totals]) -> list[str]:
         """Rank phrases, the most characteristic first; those that other groups hold as often are left out, unless all are so."""
-        stems = {
-            stem for side in self.sides for stem in side.counts if self._is_supported(stem) and not totals[1].is_nameless(stem)
-        }
-        stems = {stem for stem in stems if not any(longer != stem and longer.startswith(stem) for longer in stems)}  # fragments
-        scores = {stem: self._score(stem, totals) for stem in stems}
-        self.phrases: list[tuple[str, ...]] = []
+        supported = {phrase for side in self.sides for phrase in side.counts if self._is_supported(phrase)}
+        stems = {stem for phrase in supported for stem in phrase}
+        nameless = {stem for stem in stems if totals[1].is_nameless(stem)}
+        stems -= nameless
+        fragments = {stem for stem in stems if any(longer != stem and longer.startswith(stem) for longer in stems)}
+        usable = (phrase for phrase in supported if phrase.isdisjoint(nameless | fragments))
+        scores = {phrase: self._score(phrase, totals) for phrase in usable}
+        words = sorted((phrase for phrase in scores if len(phrase) == 1), key=lambda phrase: (-scores[phrase], *phrase))
+        self.phrases: list[Phrase] = []
         self.good_count = 0
-        for stem in sorted(stems, key=lambda stem: (-scores[stem], stem)):
-            if self.phrases and (len(self.phrases) == MAX_RANKED_PHRASES or scores[stem] <= 0):
+        for word in words:
+            if self.phrases and (len(self.phrases) == MAX_RANKED_PHRASES or scores[word] <= 0):
                 break
-            if not any(stem in phrase for phrase in self.phrases):
-                self.phrases.append(self._extend(stem, stems.difference(*self.phrases)))
-                self.good_count += scores[stem] >= MIN_RELATIVE_SCORE * max(scores.values())
-        return [" ".join(map(self._write_stem, phrase)) for phrase in self.phrases]
+            used_stems = frozenset().union(*self.phrases)
+            if word <= used_stems:
+                continue
+            if self.phrases and len(self.phrases[-1]) == 1 and self.phrases[-1] | word in scores:
+                self.phrases[-1] |= word
+                continue
+            self.phrases.append(_extend(word, used_stems, scores))
+            self.good_count += scores[word] >= MIN_RELATIVE_SCORE * scores[words[0]]
+        return [" ".join(map(self._write_stem, self._order(phrase))) for phrase in self.phrases]
 
     def count_needed_phrases(self) -> int:
-        """Count the phrases after which most answers or texts hold one."""
+        """Count the phrases after which most answers or texts hold a word of one."""
         max_count = min(self.good_count, MAX_PHRASES)
         for count in range(1, max_count):
-            phrase_sets = [set(phrase) for phrase in self.phrases[:count]]
-            covered_counts = (sum(any(phrase <= stems for phrase in phrase_sets) for stems in side.stems) for side in self.sides)
+            phrases = self.phrases[:count]
+            covered_counts = (
+                sum(not all(phrase.isdisjoint(stems) for phrase in phrases) for stems in side.stems) for side in self.sides
+            )
             if any(
                 covered >= FULL_COVERAGE * max(1, side.size) for covered, side in zip(covered_counts, self.sides, strict=True)
             ):
                 return count
         return max_count
 
-    def _score(self, stem: str, totals: Sequence[_Totals]) -> float:
+    def _score(self, phrase: Phrase, totals: Sequence[_Totals]) -> float:
         score = 0.0
         for side, total, weight in zip(self.sides, totals, (1.0, TEXT_WEIGHT), strict=True):
-            if share := side.share(stem):
-                score += weight * share * log(share * total.size / total.counts[stem])
+            if share := side.share(phrase):
+                score += weight * share * log(share * total.size / total.counts[phrase])
         return score
 
-    def _is_supported(self, stem: str) -> bool:
-        """Return whether enough answers or texts hold a stem."""
-        if stem in SWEAR_STEMS and self.sides[1].share(stem) < 0.5:
+    def _is_supported(self, phrase: Phrase) -> bool:
+        """Return whether enough answers or texts hold a phrase."""
+        if not SWEAR_STEMS.isdisjoint(phrase) and self.sides[1].share(phrase) < 0.5:
             return False
-        return any(side.counts[stem] >= max(MIN_ROWS, MIN_SHARE * side.size) for side in self.sides)
+        return any(side.counts[phrase] >= max(MIN_ROWS, MIN_SHARE * side.size) for side in self.sides)
 
-    def _extend(self, stem: str, stems: set[str]) -> tuple[str, ...]:
-        """Replace a stem by the pair of words that holds most of its rows, if one does."""
-        for side in self.sides:
-            pairs = [(count, pair) for pair, count in side.pair_counts.items() if stem in pair and stems >= set(pair)]
-            if pairs and max(pairs)[0] >= max(MIN_ROWS, MIN_PAIR_SHARE * side.counts[stem]):
-                return max(pairs)[1]
-        return (stem,)
+    def _order(self, phrase: Phrase) -> list[str]:
+        """Order the stems of a phrase as most texts and answers do."""
+        counts = Counter({stems: sum(side.order_counts[stems] for side in self.sides) for stems in permutations(sorted(phrase))})
+        return [*counts.most_common(1)[0][0]]
 
     def _write_stem(self, stem: str) -> str:
         """Write a stem as most texts and answers write it, with the capitals that it has inside of sentences."""

@@ -25,8 +25,6 @@ INITIAL_SAMPLE_ROWS = 20_000
 """Number of rows that initialize the centres of mini-batch k-means."""
 EPOCHS = 2
 """Passes of mini-batch k-means over all rows."""
-MIN_BRANCHED_GROUPS = 9
-"""Minimum number of groups for a tree with branches."""
 MAX_ALIKE_DISTANCE = 0.01
 """Maximum distance from their mean at which rows that HDBSCAN cannot separate form one group; a cosine of 0.99995."""
 MIN_DENSE_ROWS = 10
@@ -41,8 +39,6 @@ class Partition:
     """Group of each row, shape (n,), 0 .. k-1, the largest group first; rows that fit no group form the last one."""
     choice: Choice | None = None
     """How the number of groups was chosen; None if it was given, or HDBSCAN found it."""
-    branches: list[int] | None = None
-    """Branch of the tree that each group belongs to, k numbers from 0; None without a tree or with fewer than nine groups."""
     left_out: int | None = None
     """Number of the group of rows that fit none; None if every row fits a group."""
 
@@ -116,7 +112,7 @@ def partition(
         vectors: Shape (n, d); may be memory-mapped. Only their directions count.
         k: Number of groups, or "auto" (see ``choose_number``). HDBSCAN finds its own.
         seed: Seed of k-means.
-        method: "k-means", "agglomerative" (Ward's tree, whose upper branches collect the groups) or "hdbscan" (dense regions;
+        method: "k-means", "agglomerative" (Ward's tree) or "hdbscan" (dense regions;
             rows outside them fit no group).
         min_size: Minimum number of rows in an HDBSCAN group; None is 10, or 1% of more than a thousand rows.
 
@@ -137,8 +133,7 @@ def partition(
     elif (distinct_count := count_distinct_rows(vectors, int(k))) < int(k):
         raise InputError(f"k={k}, but the texts have only {distinct_count} distinct vectors. Choose a smaller k.")
     if method == "agglomerative":
-        labels, branches = _cut_ward_tree(normalize_vectors(vectors), int(k))
-        return Partition(labels, choice, branches)
+        return Partition(_cut_ward_tree(normalize_vectors(vectors), int(k)), choice)
     if len(vectors) > MAX_FULL_ROWS:
         return Partition(_run_mini_batches(vectors, int(k), seed), choice)
     return Partition(_run_k_means(normalize_vectors(vectors), int(k), seed), choice)
@@ -167,28 +162,12 @@ def _run_mini_batches(vectors: Vectors, k: int, seed: int) -> Labels:
     return _renumber_by_size(np.concatenate([model.predict(normalize_vectors(block)) for block in _iterate_blocks(vectors)]))
 
 
-def _cut_ward_tree(directions: Vectors, k: int) -> tuple[Labels, list[int] | None]:
-    """Cut Ward's tree into k groups and into about sqrt(k) branches of groups."""
-    from sklearn.cluster import ward_tree
+def _cut_ward_tree(directions: Vectors, k: int) -> Labels:
+    from sklearn.cluster import AgglomerativeClustering
 
-    count = len(directions)
-    merges = ward_tree(directions)[0] if count > 1 else np.empty((0, 2), dtype=np.intp)
-    labels = _renumber_by_size(_replay_merges(merges, count, k))
-    if k < MIN_BRANCHED_GROUPS:
-        return labels, None
-    upper = _renumber_by_size(_replay_merges(merges, count, round(k**0.5)))
-    return labels, [int(upper[np.argmax(labels == number)]) for number in range(k)]
-
-
-def _replay_merges(merges: NDArray[Any], count: int, k: int) -> Labels:
-    """Apply the first merges of a tree until k groups remain."""
-    members: dict[int, list[int]] = {row: [row] for row in range(count)}
-    for number, (first, second) in enumerate(merges[: count - k].tolist()):
-        members[count + number] = members.pop(first) + members.pop(second)
-    labels = np.empty(count, dtype=np.int64)
-    for number, rows in enumerate(members.values()):
-        labels[rows] = number
-    return labels
+    if k == 1:
+        return np.zeros(len(directions), dtype=np.int64)
+    return _renumber_by_size(AgglomerativeClustering(k).fit_predict(directions))
 
 
 def _choose_min_size(count: int) -> int:

@@ -16,6 +16,8 @@ from inbedder.arguments import check_integer
 from inbedder.errors import InputError, format_value
 from inbedder.grouping.describe.describe_groups import describe_groups
 from inbedder.grouping.grouped_texts import GroupedTexts, Split
+from inbedder.grouping.partition.outline import find_branches
+from inbedder.grouping.partition.partition import mark_left_out
 from inbedder.grouping.stored.stored_groups import check_new_names
 
 if TYPE_CHECKING:
@@ -129,6 +131,7 @@ class EditableGroups(GroupedTexts):
         order = numbers[np.lexsort((numbers, -sizes, numbers == (-1 if self.left_out is None else self.left_out)))].tolist()
         rank = {number: position for position, number in enumerate(order)}
         new_labels = np.array([rank[label] for label in labels.tolist()], dtype=np.int64)
+        left_out = None if self.left_out is None else rank.get(self.left_out)
         titles, answers = [names[number] for number in order], fields.get("answers", self.answers)
         stability_of = dict(enumerate(self.stability or [])) | dict(stability or {})
         fields |= describe_groups(self.texts, self.embeddings, new_labels, answers, titles)._asdict()
@@ -136,11 +139,11 @@ class EditableGroups(GroupedTexts):
             self,
             labels=new_labels,
             stability=[float("nan") if n in changed else stability_of.get(n, float("nan")) for n in order],
-            left_out=None if self.left_out is None else rank.get(self.left_out),
+            left_out=left_out,
             parts=self.labels if self.parts is None else self.parts,
             label_agreements={},
             evidence=None,
-            branches=None,
+            branches=find_branches(self.embeddings, mark_left_out(new_labels, left_out)),
             choice=None,
             **fields,
         )
