@@ -22,7 +22,7 @@ class ShortHelpCommand(TyperCommand):
         names = {name for option in self.params for name in (*option.opts, *option.secondary_opts)}
         for argument in args[: args.index("--") if "--" in args else None]:
             name = argument.partition("=")[0]
-            if name not in names and f"-{name}" in names:
+            if name.startswith("-") and name not in names and f"-{name}" in names:
                 raise typer.BadParameter(f"did you mean -{name}?", ctx, param_hint=name)
         return super().parse_args(ctx, args)
 

@@ -146,7 +146,7 @@ def test_groups_and_questions_with_equal_answers_are_reported(folder, monkeypatc
     assert "100% of the answers to 'How fast is it?' equal those to 'How is it?'" in capsys.readouterr().err
     monkeypatch.setattr("inbedder.embedder.InBedder.answer", lambda *_, **__: ["good"] * 20)
     assert run(monkeypatch, "cluster", "t.txt", "-i", "How is it?", "-k", "3", *options[6:]) == 0
-    assert "Groups 1, 2 and 3 do not differ in their answers (mostly 'good')" in capsys.readouterr().err
+    assert "Groups 1, 2 and 3 hardly differ in their answers (mostly 'good')" in capsys.readouterr().err
     assert run(monkeypatch, "cluster", "t.txt", "-i", "How is it?", *options[6:]) == 0
     assert "2 groups became 1: groups with the same answers were merged." in capsys.readouterr().err
     assert {row["group"] for row in read_rows("out.csv")} == {"1"}

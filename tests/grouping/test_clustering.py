@@ -65,7 +65,7 @@ def test_auto_merges_groups_with_equal_answers_and_a_given_k_notes_them(make_mod
     assert result.notes == ["3 groups became 2: groups with the same answers were merged."]
     result = cluster(texts, "Good?", model, k=3, embeddings=vectors)
     assert result.sizes == [20, 15, 10]
-    assert "Groups 1 and 2 do not differ in their answers (mostly 'positive')" in result.notes[0]
+    assert "Groups 1 and 2 hardly differ in their answers (mostly 'positive')" in result.notes[0]
 
 
 @pytest.mark.parametrize(("dtype", "length"), [("int8", 127), ("int32", 9000), ("float16", 300), ("float64", 1)])
@@ -216,6 +216,14 @@ def test_a_result_reports_its_choice_of_number_and_texts_that_fit_no_group(make_
     assert result.rows()[int(np.flatnonzero(result.labels == 2)[0])]["group_name"] == "none of these"
     tree = cluster(texts, None, model, k=9, method="agglomerative", embeddings=vectors)
     assert len(tree.branches) == 9
+
+
+def test_levels_give_an_outline(model):
+    vectors = blobs((30, 25, 20, 15, 10))
+    result = cluster([f"text {i}" for i in range(100)], None, model, levels=(2, 5), embeddings=vectors)
+    assert result.sizes == [30, 25, 20, 15, 10]
+    assert len(set(result.branches)) == 2
+    assert result.merge([0, 1]).branches is None  # four groups need no outline
 
 
 def test_hdbscan_gives_advice_if_no_text_fits_a_group(model):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.vectors.vectors import Labels
 
-MIN_DUPLICATE_OVERLAP = 0.8
-"""Minimum overlap of two groups with the same answers."""
+MIN_DUPLICATE_OVERLAP = 0.6
+"""Minimum mean overlap of groups with the same answers; on the sets of ``scripts.bench.grouping`` 0.5 merges labels too."""
 MIN_DUPLICATE_KAPPA = 0.6
 """Minimum agreement of the answers to two questions beyond chance (Cohen's kappa) that is reported."""
 
@@ -37,9 +37,7 @@ def measure_overlap(first: WordWeights, second: WordWeights) -> float:
 
 
 def find_duplicate_groups(answers: Sequence[str], labels: Labels) -> list[list[int]]:
-    """Find sets of groups whose answers do not differ.
-
-    Any two groups of a set are duplicates (complete linkage).
+    """Find sets of groups whose answers hardly differ: on average over its pairs, a set's groups are duplicates.
 
     Args:
         answers: One answer per text, n strings; empty answers do not count.
@@ -56,7 +54,7 @@ def find_duplicate_groups(answers: Sequence[str], labels: Labels) -> list[list[i
 
     distances = np.array([[1 - measure_overlap(words[group], words[column]) for column in groups] for group in groups])
     threshold = 1 - MIN_DUPLICATE_OVERLAP + 1e-9
-    linkage = AgglomerativeClustering(None, metric="precomputed", linkage="complete", distance_threshold=threshold)
+    linkage = AgglomerativeClustering(None, metric="precomputed", linkage="average", distance_threshold=threshold)
     sets: dict[int, list[int]] = {}
     for group, number in zip(groups, linkage.fit_predict(distances).tolist(), strict=True):
         sets.setdefault(number, []).append(group)
@@ -66,7 +64,9 @@ def find_duplicate_groups(answers: Sequence[str], labels: Labels) -> list[list[i
 def merge_duplicate_groups(
     answers: Sequence[str], labels: Labels, *, merge: bool, left_out: int | None = None
 ) -> tuple[Labels, int | None, list[str]]:
-    """Merge groups whose answers do not differ, or report them.
+    """Merge groups whose answers hardly differ, or report them.
+
+    If the answers of all groups are the same, they do not tell which groups belong together, so all stay.
 
     Args:
         answers: One answer per text, n strings; empty answers do not count.
@@ -88,7 +88,7 @@ def merge_duplicate_groups(
             words = _weigh_words(answers, np.isin(labels, groups))
             numbers = ", ".join(str(group + 1) for group in groups[:-1]) + f" and {groups[-1] + 1}"
             notes.append(
-                f"Groups {numbers} do not differ in their answers (mostly {words.most_common(1)[0][0]!r}): "
+                f"Groups {numbers} hardly differ in their answers (mostly {words.most_common(1)[0][0]!r}): "
                 "ask for fewer groups, or let their number be chosen, which merges such groups."
             )
         return labels, left_out, notes
@@ -96,6 +96,10 @@ def merge_duplicate_groups(
     for first, *duplicates in sets:
         merged[np.isin(labels, duplicates)] = first
     remaining, sizes = np.unique(merged[merged >= 0], return_counts=True)
+    if len(remaining) == 1:
+        common_word = _weigh_words(answers, merged >= 0).most_common(1)[0][0]
+        note = f"The groups hardly differ in their answers (mostly {common_word!r}): the question may not fit these texts."
+        return labels, left_out, [note]
     rank = np.full(int(labels.max()) + 2, -1, dtype=np.int64)  # the last entry is for -1
     rank[remaining[np.argsort(-sizes, kind="stable")]] = np.arange(len(remaining))
     if left_out is not None:

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations, pairwise, permutations
+from itertools import combinations, pairwise
 from math import log
 from typing import TYPE_CHECKING, Any
 
@@ -134,16 +134,16 @@ class _Lines:
     """The answers of a group, or its texts, with the counts of their stems, each once per line."""
 
     def __init__(self, texts: Iterable[str], *, are_answers: bool) -> None:
-        pairs = [_split_line(text[:MAX_CHARACTERS], are_answers) for text in texts if text.strip()]
-        self.lines = [line for line, _ in pairs]
-        self.nameless_counts = Counter(compute_stem(word) for _, nameless in pairs for word in nameless)
+        split_lines = [_split_line(text[:MAX_CHARACTERS], are_answers) for text in texts if text.strip()]
+        self.lines = [line for line, _ in split_lines]
+        self.nameless_counts = Counter(compute_stem(word) for _, nameless in split_lines for word in nameless)
         self.stems = [frozenset(compute_stem(word) for word in line if len(word) > 1) for line in self.lines]
         neighbours = [_list_neighbours(line) for line in self.lines]
-        self.order_counts = Counter(pair for pairs in neighbours for pair in pairs)
+        self.order_counts: Counter[tuple[str, ...]] = Counter(pair for pairs in neighbours for pair in pairs)
         self.counts: Counter[Phrase] = Counter(frozenset([stem]) for stems in self.stems for stem in stems)
         for stems, pairs in zip(self.stems, neighbours, strict=True):
             is_short = are_answers and len(stems) <= MAX_PAIRED_WORDS
-            self.counts.update(set(map(frozenset, combinations(stems, 2) if is_short else pairs)))
+            self.counts.update({frozenset(pair) for pair in (combinations(stems, 2) if is_short else pairs)})
         self.size = len(self.lines)
 
     def share(self, phrase: Phrase) -> float:
@@ -201,7 +201,7 @@ class _GroupWords:
         for word in words:
             if self.phrases and (len(self.phrases) == MAX_RANKED_PHRASES or scores[word] <= 0):
                 break
-            used_stems = frozenset().union(*self.phrases)
+            used_stems = frozenset[str]().union(*self.phrases)
             if word <= used_stems:
                 continue
             if self.phrases and len(self.phrases[-1]) == 1 and self.phrases[-1] | word in scores:
@@ -238,10 +238,13 @@ class _GroupWords:
             return False
         return any(side.counts[phrase] >= max(MIN_ROWS, MIN_SHARE * side.size) for side in self.sides)
 
-    def _order(self, phrase: Phrase) -> list[str]:
+    def _order(self, phrase: Phrase) -> tuple[str, ...]:
         """Order the stems of a phrase as most texts and answers do."""
-        counts = Counter({stems: sum(side.order_counts[stems] for side in self.sides) for stems in permutations(sorted(phrase))})
-        return [*counts.most_common(1)[0][0]]
+        stems = tuple(sorted(phrase))
+        if len(stems) == 1:
+            return stems
+        order_counts = self.sides[0].order_counts + self.sides[1].order_counts
+        return max((stems, stems[::-1]), key=lambda pair: order_counts[pair])
 
     def _write_stem(self, stem: str) -> str:
         """Write a stem as most texts and answers write it, with the capitals that it has inside of sentences."""

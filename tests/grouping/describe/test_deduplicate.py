@@ -34,8 +34,8 @@ def test_nine_groups_of_two_answers_are_two():
     unmerged, _, notes = merge_duplicate_groups(answers, labels, merge=False)
     assert (unmerged == labels).all()
     assert [note.split(":")[0] for note in notes] == [
-        "Groups 1, 2, 4, 5, 7 and 8 do not differ in their answers (mostly 'positive')",
-        "Groups 3, 6 and 9 do not differ in their answers (mostly 'negative')",
+        "Groups 1, 2, 4, 5, 7 and 8 hardly differ in their answers (mostly 'positive')",
+        "Groups 3, 6 and 9 hardly differ in their answers (mostly 'negative')",
     ]
 
 
@@ -52,6 +52,13 @@ def test_the_first_words_of_answers_count_most_and_stopwords_nothing():
     assert find_duplicate_groups(answers, labels) == [[0, 1]]
     answers, labels = make_groups({"the": 5}, {"the": 5}, {"of": 5})
     assert find_duplicate_groups(answers, labels) == [[0, 1]]
+
+
+def test_groups_with_one_answer_in_all_stay_apart():
+    answers, labels = make_groups({"none": 9}, {"none": 8}, {"None": 7})
+    unmerged, _, notes = merge_duplicate_groups(answers, labels, merge=True)
+    assert unmerged is labels
+    assert notes == ["The groups hardly differ in their answers (mostly 'none'): the question may not fit these texts."]
 
 
 def test_merging_does_not_go_from_neighbour_to_neighbour():
