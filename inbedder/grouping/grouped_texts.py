@@ -93,7 +93,8 @@ class GroupedTexts:
     choice: Choice | None = None
     """How the number of groups was chosen; None if the user set it, or the texts are too few."""
     branches: list[int] | None = None
-    """Branch of the outline that each group belongs to (``outline.find_branches``); None with few groups."""
+    """Branch of the outline that each group belongs to (``outline.find_branches``), without the group of the texts that fit none;
+    None with few groups."""
     left_out: int | None = None
     """Number of the group of texts that fit none; None if every text fits a group."""
     provenance: Provenance | None = None

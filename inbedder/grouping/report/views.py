@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from inbedder.grouping.compare.crosstab import categorize_groups
 from inbedder.grouping.describe.loose_groups import LOOSE_NOTE, explain_loose_group
 from inbedder.grouping.grouped_texts import resolve_question
+from inbedder.grouping.names.naming import collect_contents
+from inbedder.grouping.names.phrase_names import name_by_phrases
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
 from inbedder.prompting.tokenization import clean_text
@@ -20,7 +22,6 @@ from inbedder.vectors.vectors import Labels
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
-    from inbedder.grouping.partition.number_of_groups import Choice
 
 MAX_EXAMPLE_CHARACTERS, MAX_ANSWER_CHARACTERS = 240, 80
 MAX_ANSWERS, MAX_EXAMPLES, MAX_LABELS = 6, 5, 5
@@ -55,6 +56,16 @@ class Group:
     """Why it is a loose group; empty if it is not."""
     badge: tuple[float, float] | None
     """Position of its number on the map."""
+    branch: int
+    """Number of its branch of the outline, from 0."""
+
+
+class Branch(NamedTuple):
+    """A branch of the outline as the page shows it."""
+
+    name: str
+    share: float
+    """Share of all texts in percent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +87,8 @@ class View:
     """Sentences about the groups for the reader."""
     details: list[str]
     """Sentences on how the groups were made, which the page folds."""
-    branches: list[tuple[int, list[int]]]
-    """Number of texts and the groups of each branch of the tree; empty without a tree."""
+    branches: list[Branch]
+    """The branches of the outline, the largest first; empty without an outline."""
 
 
 def make_view(result: GroupedTexts) -> View:
@@ -109,31 +120,32 @@ def _list_notes(result: GroupedTexts) -> list[str]:
 
 def _list_details(result: GroupedTexts) -> list[str]:
     """List notes on the number of groups and the wordings."""
-    details = [] if result.choice is None else [_describe_choice(result.choice)]
+    details = [] if result.choice is None else [str(result.choice)]
     if result.wordings:
         details.append(f"Grouped by the mean over {len(result.wordings)} wordings: {' · '.join(result.wordings)}")
     return details
 
 
-def _describe_choice(choice: Choice) -> str:
-    """Describe how the number of groups was chosen, without its criteria."""
-    if choice.max_k < 3:
-        return str(choice)
-    caveat = "" if choice.confidence == "high" else " Other numbers may be as good, because groups overlap."
-    return f"{choice.k} groups, chosen from 2 to {choice.max_k}.{caveat}"
-
-
-def _list_branches(result: GroupedTexts) -> list[tuple[int, list[int]]]:
-    """List the texts and groups of each branch, the branch with the most texts first."""
-    branch_of = np.array(result.branches or [], dtype=np.int64)
-    branches = [np.flatnonzero(branch_of == branch).tolist() for branch in np.unique(branch_of)]
-    return sorted(((sum(result.sizes[group] for group in groups), groups) for groups in branches), reverse=True)
+def _list_branches(result: GroupedTexts) -> list[Branch]:
+    """List the branches of the outline, and name each by the answers and texts of its groups."""
+    if result.branches is None:
+        return []
+    rows = np.flatnonzero(result.labels < len(result.branches))  # not those that fit no group
+    labels = np.array(result.branches)[result.labels[rows]]
+    texts, answers = ([column[row] for row in rows.tolist()] for column in (result.texts, result.answers))
+    count = int(labels.max()) + 1
+    names = name_by_phrases(collect_contents(texts, answers, result.embeddings[rows], labels, [[]] * count))
+    shares = 100 * np.bincount(labels) / len(result.labels)
+    return [
+        Branch(clip(name or result.names[result.branches.index(branch)], MAX_ANSWER_CHARACTERS), float(shares[branch]))
+        for branch, name in enumerate(names)
+    ]
 
 
 def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str, positions: Points) -> Group:
     members = np.flatnonzero(labels == number)
     is_group = number != result.left_out
-    agreements = result.label_agreements if is_group else {}
+    agreements, branches = result.label_agreements if is_group else {}, result.branches or []
     return Group(
         name=clip(name, MAX_ANSWER_CHARACTERS),
         colour=number % len(LIGHT) if is_group else NO_COLOUR,
@@ -146,6 +158,7 @@ def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str
         labels=[(name, _list_label_shares(each.composition[number]), each.entropy[number]) for name, each in agreements.items()],
         looseness=explain_loose_group(result, number),
         badge=maps.find_badge_position(positions[members]) if is_group else None,
+        branch=branches[number] if number < len(branches) else number,
     )
 
 

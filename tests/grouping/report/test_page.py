@@ -256,16 +256,16 @@ def test_keywords_are_shown_where_there_are_no_answers() -> None:
     assert re.findall('<li dir="auto">(more.)</li>', page) == ["more0", "more1"]
 
 
-def test_notes_loose_groups_and_the_tree_are_shown() -> None:
+def test_notes_loose_groups_and_the_outline_are_shown() -> None:
     result = grouping([0] * 4 + [1] * 3 + [2] * 2 + [3])
-    fields = {"notes": ["Two groups were merged."], "branches": [1, 1, 0, 1], "left_out": 3, "stability": [0.9, 0.7, 0.2, 0.0]}
+    fields = {"notes": ["Two groups were merged."], "branches": [0, 1, 0], "left_out": 3, "stability": [0.9, 0.7, 0.2, 0.0]}
     fields["mixed"] = [True, False, True, True]
     for name, value in {**fields, "choice": Choice(4, 2, 8, 0.1, 50), "wordings": ["a?", "b?"]}.items():
         object.__setattr__(result, name, value)
     html = render_report([result])
     assert re.findall('<p class="note" dir="auto">([^<]*)</p>', html) == [
         "Two groups were merged.", LOOSE_NOTE,
-        "4 groups, chosen from 2 to 50. Other numbers may be as good, because groups overlap.",
+        str(result.choice),
         "Grouped by the mean over 2 wordings: a? · b?",
     ]  # fmt: skip
     assert not re.search(r"silhouette|adjusted Rand| --\w+|-k\b|compare-wordings", html.split("</style>")[1].split("<script")[0])
@@ -274,11 +274,11 @@ def test_notes_loose_groups_and_the_tree_are_shown() -> None:
         "Loose: its answers differ, and other groups form when the texts are resampled (stability 0.20, below 0.6).",
     ]
     assert re.findall('<span class="loose" tabindex="0" title="([^"]*)">', html) == reasons * 2  # in the legend and on the cards
-    tree = html.split('<div class="tree card">')[1].split('<div class="cards')[0]
-    assert re.findall(r"<p><bdi>(word\d)[^<]*</bdi>(.*) <small>(\d) texts", tree) == [
-        ("word0", " and 2 other groups", "8"), ("word2", "", "2")
+    assert '<span class="group-count">4 groups in 2 branches</span>' in html
+    assert re.findall('<li class="branch" style="order:(.)"><bdi>(.*?)</bdi><small>(.*?)</small>', html) == [
+        ("0", "answer", "60%"), ("2", "answer", "30%")
     ]  # fmt: skip
-    assert re.findall(r"<b>\d</b> <bdi>(word\d|none)", tree) == ["word0", "word1", "none", "word2"]
+    assert re.findall('<li style="order:(.)">', html) == ["1", "3", "1", "7"]
     assert Page(html).data["dimensions"][0]["colours"] == [0, 1, 2, "none"]
 
 

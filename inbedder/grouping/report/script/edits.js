@@ -2,7 +2,7 @@
 const LISTED_ANSWERS = 6, LISTED_EXAMPLES = 5;
 findAll('.cards').forEach((cards, view) => {
   const names = dimensions[view].names, panel = panels[view], bar = find('.changes', panel), articles = findAll('article', cards);
-  const legend = findAll('.legend li', panel);
+  const legend = findAll('.legend li:not(.branch)', panel);
   const mergedInto = names.map((_, i) => i), newNames = {};
   const { sizes } = views[view], share = i => sizes[i] / data.total;
   const describeGroups = () => {
@@ -103,7 +103,7 @@ findAll('.cards').forEach((cards, view) => {
     mergeCards(from, into);
     mergeInTables(view, from, into);
     find('small', legend[into]).textContent = percent(share(into));
-    find('.tree', panel)?.remove(); // it shows the groups before the merge
+    findAll('.branch', panel).forEach(branch => branch.remove()); // they hold the groups before the merge
     const option = find('option[value="' + from + '"]', selects[view]);
     if (option) option.remove();
     reportChanges();

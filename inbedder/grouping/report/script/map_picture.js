@@ -2,7 +2,7 @@
 const PICTURE_SCALE = 2, LEGEND_WIDTH = 280, LEGEND_LINE = 22, TITLE_HEIGHT = 44, LEGEND_CHARACTERS = 34;
 const VARIABLES = ['--card', '--ink', '--soft', '--line', '--cnone', ...Array.from({ length: 12 }, (_, i) => '--c' + i)];
 const savePicture = (svg, question, legend) => {
-  const items = findAll('li', legend).filter(item => !item.hidden), { clientWidth, clientHeight } = svg;
+  const items = findAll('li:not(.branch)', legend).filter(item => !item.hidden), { clientWidth, clientHeight } = svg;
   const width = clientWidth + LEGEND_WIDTH, height = TITLE_HEIGHT + Math.max(clientHeight, items.length * LEGEND_LINE) + 12;
   const picture = createSvg('svg', { width: width * PICTURE_SCALE, height: height * PICTURE_SCALE, viewBox: [0, 0, width, height].join(' ') });
   const addText = (text, x, y, size, weight, fill, anchor = 'start') => {
