@@ -150,7 +150,7 @@ def test_an_empty_environment_groups_measures_and_looks_at_a_recipe(inbedder, tm
     )
     inbedder("cluster", "texts.txt", "-i", "Is the review positive or negative?", "-k", "2", "-o", "report.html")
     assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "What is being reviewed?" in inbedder("demo", "-o", "report.html")
+    assert "What does the customer need?" in inbedder("demo", "-o", "report.html")
     assert "IntentEmotion" in inbedder("evaluate", "--task", "IntentEmotion", "-o", "results.json")
     assert "2,000 rows" in inbedder("finetune", "csts-bi", "--dry-run")
     assert inbedder("answer", "texts.txt", "-i", "How is the waiter?", "-o", "answers.csv") == ""

@@ -8,31 +8,27 @@ from typing import Annotated
 import typer
 
 from inbedder.cli.cluster import cluster
-from inbedder.cli.crosstab_tables import CrossTabOptions
 from inbedder.cli.shared_options import Model, check_output, print_message
 
-QUESTIONS = ("What is being reviewed?", "Is the review positive or negative?")
+QUESTIONS = ("What does the customer need?", "How does the customer feel?")
 
 
 def demo(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="A .html report; groups.csv is written to the same folder.")
     ] = Path("report.html"),
-    k: Annotated[str, typer.Option("-k", help="Number of groups of the first question, or auto; the second has two.")] = "6",
+    k: Annotated[str, typer.Option("-k", help="Number of groups of each question, or auto.")] = "auto",
     model: Model = "mini",
 ) -> None:
-    """Group 400 bundled reviews by two questions."""
+    """Group 400 bundled questions to a bank by what the customers need, and by how they feel."""
     from inbedder.runtime.package_data import find_data_folder
 
     check_output(output, (".html",))
     cluster(
-        source=str(find_data_folder("inbedder", "demo_texts") / "reviews.csv"),
+        source=str(find_data_folder("inbedder", "demo_texts") / "bank_questions.csv"),
         instructions=list(QUESTIONS),
         output=[output, output.with_name("groups.csv")],
-        k=[k, "2"],
-        label_column=["polarity"],
-        crosstab_options=CrossTabOptions(by=["polarity"]),
-        apart_from=QUESTIONS[1],
+        k=[k],
         model=model,
     )
     print_message(f"Open {output} in a browser.")

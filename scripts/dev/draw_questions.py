@@ -19,10 +19,10 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import v_measure_score
 
 from inbedder import InBedder
-from inbedder.cli.demo import QUESTIONS
 from inbedder.io.files import atomic_write
 
 ROOT = Path(__file__).resolve().parents[2]
+QUESTIONS = ("What is being reviewed?", "Is the review positive or negative?")
 COLOURS = {"positive": "#1f77b4", "negative": "#d62728"}
 SEED = 0
 

@@ -14,11 +14,11 @@ from typing import Any
 from sklearn.metrics import v_measure_score
 
 from inbedder import InBedder, cluster, crosstab
-from inbedder.cli.demo import QUESTIONS
 from inbedder.io.tables import read_table
 from inbedder_evaluation.tasks.corpus import load_corpus
 from scripts.bench.harness import REVIEWS
 
+QUESTIONS = ("What is being reviewed?", "Is the review positive or negative?")
 ROWS, SEEDS = 1000, 3
 SETS = {"amazon_multidomain": ("domain", "polarity", 4), "acos_restaurant": ("categories", "sentiments", 12)}
 """Criteria of the first and the second question, and the number of groups."""
