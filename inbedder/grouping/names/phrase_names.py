@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations, pairwise
 from math import log
@@ -39,12 +39,12 @@ MIN_SHARE, MIN_ROWS = 0.1, 2
 """Minimum share and number of a group's answers, or of its texts, that hold a word of its name."""
 TEXT_WEIGHT = 0.5
 """Weight of the texts' words; that of the answers' words is 1."""
-MIN_PAIR_SCORE = 0.5
-"""Minimum score of a pair of words, relative to that of the word which it replaces."""
+MIN_PAIR_SHARE = 0.25
+"""Minimum share of a word's answers, or of its texts, that hold it in one pair of words."""
 MAX_PAIRED_WORDS = 4
 """Maximum number of words of an answer any two of which are a pair."""
 MIN_RELATIVE_SCORE = 1 / 3
-"""Minimum score of a further phrase, relative to the first."""
+"""Minimum score of a further phrase, relative to the first, and of a pair of words, relative to its word."""
 FULL_COVERAGE = 0.6
 """Share of a group's answers or texts from which no further phrase is added."""
 MAX_PHRASES, MAX_RANKED_PHRASES = 2, 6
@@ -82,7 +82,7 @@ def name_by_phrases(groups: Sequence[GroupContents]) -> list[str]:
         ]
         extensible = [i for i in unclear if counts[i] < len(phrases[i])]
         if not extensible:
-            return [", ".join(ranked[:count]) for ranked, count in zip(phrases, counts, strict=True)]
+            return [words.write(ranked[:count]) for words, ranked, count in zip(wordings, phrases, counts, strict=True)]
         for i in extensible:
             counts[i] += 1
 
@@ -173,29 +173,21 @@ class _Totals:
         return 0 < self.counts[frozenset([stem])] + self.nameless_counts[stem] <= 2 * self.nameless_counts[stem]
 
 
-def _extend(word: Phrase, used_stems: Phrase, scores: Mapping[Phrase, float]) -> Phrase:
-    """Replace a word by its best pair with a word that is in no other phrase, if that scores nearly as high."""
-    pairs = [phrase for phrase in scores if len(phrase) == 2 and word < phrase and used_stems.isdisjoint(phrase)]
-    best = max(pairs, key=lambda pair: (scores[pair], sorted(pair)), default=word)
-    return best if scores[best] >= MIN_PAIR_SCORE * scores[word] else word
-
-
 class _GroupWords:
     """The words of one group."""
 
     def __init__(self, group: GroupContents) -> None:
         self.sides = (_Lines(group.answers, are_answers=True), _Lines(group.texts, are_answers=False))
 
-    def rank_phrases(self, totals: Sequence[_Totals]) -> list[str]:
+    def rank_phrases(self, totals: Sequence[_Totals]) -> list[Phrase]:
         """Rank phrases, the most characteristic first; those that other groups hold as often are left out, unless all are so."""
-        supported = {phrase for side in self.sides for phrase in side.counts if self._is_supported(phrase)}
-        stems = {stem for phrase in supported for stem in phrase}
-        nameless = {stem for stem in stems if totals[1].is_nameless(stem)}
-        stems -= nameless
-        fragments = {stem for stem in stems if any(longer != stem and longer.startswith(stem) for longer in stems)}
-        usable = (phrase for phrase in supported if phrase.isdisjoint(nameless | fragments))
-        scores = {phrase: self._score(phrase, totals) for phrase in usable}
-        words = sorted((phrase for phrase in scores if len(phrase) == 1), key=lambda phrase: (-scores[phrase], *phrase))
+        stems = {
+            stem for side in self.sides for word in side.counts if len(word) == 1 and self._is_supported(word) for stem in word
+        }
+        stems = {stem for stem in stems if not totals[1].is_nameless(stem)}
+        stems = {stem for stem in stems if not any(longer != stem and longer.startswith(stem) for longer in stems)}  # fragments
+        scores = {frozenset([stem]): self._score(frozenset([stem]), totals) for stem in stems}
+        words = sorted(scores, key=lambda word: (-scores[word], *word))
         self.phrases: list[Phrase] = []
         self.good_count = 0
         for word in words:
@@ -204,12 +196,23 @@ class _GroupWords:
             used_stems = frozenset[str]().union(*self.phrases)
             if word <= used_stems:
                 continue
-            if self.phrases and len(self.phrases[-1]) == 1 and self.phrases[-1] | word in scores:
-                self.phrases[-1] |= word
-                continue
-            self.phrases.append(_extend(word, used_stems, scores))
+            others = [other for other in words if other != word and not other <= used_stems]
+            pairs = [word | other for other in others if self._is_pair(word, other)]
+            best = max(pairs, key=lambda pair: self._score(pair, totals), default=word)
+            is_as_good = self._score(best, totals) >= MIN_RELATIVE_SCORE * scores[word]
+            self.phrases.append(best if is_as_good else word)
             self.good_count += scores[word] >= MIN_RELATIVE_SCORE * scores[words[0]]
-        return [" ".join(map(self._write_stem, self._order(phrase))) for phrase in self.phrases]
+        return self.phrases
+
+    def write(self, phrases: Sequence[Phrase]) -> str:
+        """Write phrases as texts and answers write them; two words that are a pair become one phrase."""
+        joined: list[Phrase] = []
+        for phrase in phrases:
+            if joined and len(phrase) == 1 and self._is_pair(joined[-1], phrase):
+                joined[-1] |= phrase
+            else:
+                joined.append(phrase)
+        return ", ".join(" ".join(map(self._write_stem, self._order(phrase))) for phrase in joined)
 
     def count_needed_phrases(self) -> int:
         """Count the phrases after which most answers or texts hold a word of one."""
@@ -237,6 +240,13 @@ class _GroupWords:
         if not SWEAR_STEMS.isdisjoint(phrase) and self.sides[1].share(phrase) < 0.5:
             return False
         return any(side.counts[phrase] >= max(MIN_ROWS, MIN_SHARE * side.size) for side in self.sides)
+
+    def _is_pair(self, word: Phrase, other: Phrase) -> bool:
+        """Return whether many answers or texts, of the group or of those with a word, hold it in a pair with another word."""
+        return len(word) == 1 and any(
+            side.counts[word | other] >= max(MIN_ROWS, min(MIN_SHARE * side.size, MIN_PAIR_SHARE * side.counts[word]))
+            for side in self.sides
+        )
 
     def _order(self, phrase: Phrase) -> tuple[str, ...]:
         """Order the stems of a phrase as most texts and answers do."""
