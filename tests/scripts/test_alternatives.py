@@ -84,6 +84,13 @@ def test_measure_writes_means_by_method_and_a_sheet_without_them(table, tmp_path
     assert len(rows) == 12 and all(row["mark"] is None and "method" not in row for row in rows)
 
 
+def test_seconds_are_those_of_the_first_question_of_each_table():
+    scores = {"method": "mini", "v_measure": 1, "other_v_measure": 2, "groups": 3, "outside": 0}
+    timed = (("a", 10.0), ("a", 1.0), ("b", 20.0), ("b", 2.0))
+    results = [{**scores, "table": name, "seconds": seconds} for name, seconds in timed]
+    assert alternatives.summarize(results)["mini"]["seconds"] == 15.0
+
+
 def test_cluster_makes_as_many_groups_as_labels(table, make_model):
     groups = alternatives.group_by_answers(table, InBedder(make_model("bert")))
     assert len(groups.labels) == alternatives.SEEDS
