@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NO_CATEGORY = "none of these"
 """Name of the category of texts that fit none."""
+NOT_SURE = "not sure"
+"""Name of the category of texts that fit two about equally well."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Classification:
     categories: list[Category]
     """k categories."""
     labels: Labels
-    """Category of each text, int64, shape (n,), 0 .. k-1; -1 for a text in none of them."""
+    """Category of each text, int64, shape (n,), 0 .. k-1; -1 for a text in none of them or whose category is not sure."""
     scores: Vectors
     """Cosine of each text and category, float32, shape (n, k)."""
     embeddings: Vectors
@@ -67,7 +69,9 @@ class Classification:
     temperature: float | None = None
     """Temperature of the probabilities, fitted on labelled rows; None for the default without such rows."""
     min_score: float | None = None
-    """Minimum cosine of a text in a category; None if every text is in one."""
+    """Minimum score of a text in a category; None if no text is in none of them."""
+    min_lead: float | None = None
+    """Minimum difference of the best and the second-best score; None if the category of every text is sure."""
     agreement: LabelledRows | None = None
     """How well the labelled rows were classified; None without labels."""
     index: Any = None
@@ -88,18 +92,24 @@ class Classification:
 
     @property
     def names(self) -> list[str]:
-        """Name of the category of each text, n strings; "none of these" for a text in none."""
-        names = [*(category.name for category in self.categories), NO_CATEGORY]
-        return [names[label] for label in self.labels.tolist()]
+        """Name of the category of each text, n strings; "none of these" for a text in none, or "not sure"."""
+        labels = enumerate(self.labels.tolist())
+        return [self.categories[label].name if label >= 0 else self._name_left_out(row) for row, label in labels]
+
+    def _name_left_out(self, row: int) -> str:
+        """Name why a text has no category."""
+        return NO_CATEGORY if self.min_score is not None and self.scores[row].max() < self.min_score else NOT_SURE
 
     def count_texts(self) -> dict[str, int]:
         """Count the texts of each category, in the order of the categories.
 
         Returns:
-            Counts by name; that of "none of these" is the last if a text may be in none.
+            Counts by name; those of "none of these" and "not sure" are the last if a minimum allows them.
         """
         counts = {category.name: int((self.labels == number).sum()) for number, category in enumerate(self.categories)}
-        return counts if self.min_score is None else {**counts, NO_CATEGORY: int((self.labels < 0).sum())}
+        left_out = [self._name_left_out(row) for row in np.flatnonzero(self.labels < 0).tolist()]
+        limits = {NO_CATEGORY: self.min_score, NOT_SURE: self.min_lead}
+        return counts | {name: left_out.count(name) for name, limit in limits.items() if limit is not None}
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
         """Return one table row per text.
@@ -108,8 +118,8 @@ class Classification:
             top: Number of categories per text.
 
         Returns:
-            n rows of category, score (its cosine) and probability; with ``top`` above 1 also category_2, score_2, ... of the
-            next best. A text in none of the categories has "none of these", and its best category follows as the second.
+            n rows of category, score and probability; with ``top`` above 1 also category_2, score_2, ... of the next best. A text
+            without a category has "none of these" or "not sure", and its best category follows as the second.
 
         Raises:
             InputError: If ``top`` is not from 1 to the number of categories.
@@ -128,7 +138,7 @@ class Classification:
             for number in best
         ]
         if self.labels[row] < 0:
-            entries = [(NO_CATEGORY, entries[0][1], None), *entries][: len(best)]
+            entries = [(self._name_left_out(row), entries[0][1], None), *entries][: len(best)]
         columns = ("category", "score", "probability")
         return {
             f"{column}_{place}" if place > 1 else column: value
