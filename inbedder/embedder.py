@@ -490,7 +490,7 @@ class InBedder:
             >>> len(InBedder().answer(["The soup was cold."], "What is the complaint about?"))
             1
         """
-        if skip_blank(instruction) is None:
+        if instruction is None or (isinstance(instruction, str) and not instruction.strip()):
             raise InputError('answer needs an instruction. Pass a question, or "@generic".')
         rows, instructions = check_texts(texts, instruction)
         warn_of_unreadable(rows, self)

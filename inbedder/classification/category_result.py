@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
     from inbedder.classification.categories import Category
     from inbedder.vectors.vectors import Labels, Vectors
+
 LEFT_OUT_CAVEAT = (
     "This is no count of the texts that belong to no category: on five labelled sets, such a text scored below one of a category "
     "in only 48 to 75 of 100 pairs (50 is chance)."
 )
 """How far to trust the texts that are in no category (``docs/how-to/classify.md``, mini and small)."""
+NOT_SURE = "not sure"
+"""Name of the category of texts that fit two about equally well."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Classification:
     categories: list[Category]
     """k categories."""
     labels: Labels
-    """Category of each text, int64, shape (n,), 0 .. k-1; -1 for a text in none of them."""
+    """Category of each text, int64, shape (n,), 0 .. k-1; -1 for a text in none of them or whose category is not sure."""
     scores: Vectors
     """Cosine of each text and category, float32, shape (n, k)."""
     embeddings: Vectors
@@ -70,7 +73,9 @@ class Classification:
     temperature: float | None = None
     """Temperature of the probabilities, fitted on labelled rows; None for the default without such rows."""
     min_score: float | None = None
-    """Minimum cosine of a text in a category; None if every text is in one."""
+    """Minimum score of a text in a category; None if no text is in none of them."""
+    min_lead: float | None = None
+    """Minimum difference of the best and the second-best score; None if the category of every text is sure."""
     agreement: LabelledRows | None = None
     """How well the labelled rows were classified; None without labels."""
     index: Any = None
@@ -91,25 +96,35 @@ class Classification:
 
     @property
     def names(self) -> list[str]:
-        """Name of the category of each text, n strings; "none of these" for a text in none."""
-        names = [*(category.name for category in self.categories), LEFT_OUT]
-        return [names[label] for label in self.labels.tolist()]
+        """Name of the category of each text, n strings; "none of these" for a text in none, or "not sure"."""
+        labels = enumerate(self.labels.tolist())
+        return [self.categories[label].name if label >= 0 else self._name_left_out(row) for row, label in labels]
+
+    def _name_left_out(self, row: int) -> str:
+        """Name why a text has no category."""
+        return LEFT_OUT if self.min_score is not None and self.scores[row].max() < self.min_score else NOT_SURE
 
     def count_texts(self) -> dict[str, int]:
         """Count the texts of each category, in the order of the categories.
 
         Returns:
-            Counts by name; that of "none of these" is the last if a text may be in none.
+            Counts by name; those of "none of these" and "not sure" are the last if a minimum allows them.
         """
         counts = {category.name: int((self.labels == number).sum()) for number, category in enumerate(self.categories)}
-        return counts if self.min_score is None else {**counts, LEFT_OUT: int((self.labels < 0).sum())}
+        left_out = self._list_left_out()
+        limits = {LEFT_OUT: self.min_score, NOT_SURE: self.min_lead}
+        return counts | {name: left_out.count(name) for name, limit in limits.items() if limit is not None}
 
     def describe_left_out(self) -> str:
         """Describe how many texts are in no category, and how far to trust their number; empty if every text is in one."""
         if self.min_score is None:
             return ""
-        count = format_count(int((self.labels < 0).sum()), "text")
+        count = format_count(self._list_left_out().count(LEFT_OUT), "text")
         return f"{LEFT_OUT!r}: {count} of {len(self.texts):,} whose best score is below {self.min_score:.2f}. {LEFT_OUT_CAVEAT}"
+
+    def _list_left_out(self) -> list[str]:
+        """List why each text without a category has none."""
+        return [self._name_left_out(row) for row in np.flatnonzero(self.labels < 0).tolist()]
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
         """Return one table row per text.
@@ -118,8 +133,8 @@ class Classification:
             top: Number of categories per text.
 
         Returns:
-            n rows of category, score (its cosine) and probability; with ``top`` above 1 also category_2, score_2, ... of the
-            next best. A text in none of the categories has "none of these", and its best category follows as the second.
+            n rows of category, score and probability; with ``top`` above 1 also category_2, score_2, ... of the next best. A text
+            without a category has "none of these" or "not sure", and its best category follows as the second.
 
         Raises:
             InputError: If ``top`` is not from 1 to the number of categories.
@@ -138,7 +153,7 @@ class Classification:
             for number in best
         ]
         if self.labels[row] < 0:
-            entries = [(LEFT_OUT, entries[0][1], None), *entries][: len(best)]
+            entries = [(self._name_left_out(row), entries[0][1], None), *entries][: len(best)]
         columns = ("category", "score", "probability")
         return {
             f"{column}_{place}" if place > 1 else column: value

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from inbedder.arguments import check_finite_number, check_list, check_vectors
 from inbedder.classification.categories import Category, parse_categories
 from inbedder.classification.category_result import Classification, LabelledRows
-from inbedder.classification.category_scores import choose_categories, find_min_score
+from inbedder.classification.category_scores import choose_categories, find_min_lead, find_min_score
 from inbedder.embedder import InBedder
 from inbedder.encoding.language_scope import check_language_once
 from inbedder.errors import InputError, format_names
@@ -39,6 +39,7 @@ def classify(
     examples: Mapping[str, Sequence[str]] | None = None,
     model: InBedder | str | None = None,
     min_score: float | str | None = None,
+    min_lead: float | str | None = None,
     labels: Sequence[Any] | None = None,
     embeddings: Vectors | None = None,
     batch_size: int = 32,
@@ -53,7 +54,9 @@ def classify(
         examples: Example texts by name of the category, about five each.
         model: An ``InBedder``, the name of a model, or None for the bundled default.
         min_score: Cosine below which a text is in none of the categories: a number, or "auto" to set it by the corpus
-            (``find_min_score``). None chooses a category for every text.
+            (``find_min_score``). None leaves no text out.
+        min_lead: Difference of the best and the second-best cosine below which the category of a text is not sure: a number, or
+            "auto" for the lower quartile of the differences. None leaves no text out.
         labels: Known category of each text, n values, blank where unknown. Twenty or more calibrate the probabilities.
         embeddings: Vectors of the texts under the instruction, shape (n, d), if you already have them.
         batch_size: Batch size.
@@ -75,7 +78,8 @@ def classify(
     if not rows:
         raise InputError("There is no text to classify.")
     parsed = parse_categories(categories, examples)
-    given_threshold = None if min_score in (None, "auto") else check_finite_number("min_score", min_score)
+    limits = {"min_score": min_score, "min_lead": min_lead}
+    numbers = {name: None if limit in (None, "auto") else check_finite_number(name, limit) for name, limit in limits.items()}
     known_labels = None if labels is None else _parse_labels(labels, parsed, len(rows))
     check_question(instruction)
     if embeddings is not None:
@@ -86,8 +90,9 @@ def classify(
         embeddings = embedder.encode(rows, instruction, precision="float32", **options)
     with check_language_once(is_checked=True):  # the categories are no texts of the table
         scores = similarity(embeddings, embed_categories(embedder, parsed, instruction, **options))
-    threshold = find_min_score(scores) if min_score == "auto" else given_threshold
-    category_labels = choose_categories(scores, threshold)
+    threshold = find_min_score(scores) if min_score == "auto" else numbers["min_score"]
+    lead = find_min_lead(scores) if min_lead == "auto" else numbers["min_lead"]
+    category_labels = choose_categories(scores, threshold, lead)
     return Classification(
         instruction=instruction,
         texts=rows,
@@ -97,6 +102,7 @@ def classify(
         embeddings=embeddings,
         temperature=None if known_labels is None else _fit_known_rows(scores, known_labels),
         min_score=threshold,
+        min_lead=lead,
         agreement=None if known_labels is None else LabelledRows.of(known_labels, category_labels),
         index=texts.index if hasattr(texts, "iloc") else None,
     )

@@ -48,7 +48,12 @@ Outputs = Annotated[
 WithOther = Annotated[bool, typer.Option("--other", help='Allow "none of these": texts that fit every category badly.')]
 MinScore = Annotated[
     float | None,
-    typer.Option(min=-1, max=1, help="Minimum score (cosine) of a text in a category; default of --other: set by the corpus."),
+    typer.Option(min=-1, max=1, help="Minimum score of a text in a category; default of --other: set by the corpus."),
+]
+WithUnsure = Annotated[bool, typer.Option("--unsure", help='Allow "not sure": texts that fit two categories about equally well.')]
+MinLead = Annotated[
+    float | None,
+    typer.Option(min=0, help="Minimum difference of the best and the second-best score; default of --unsure: set by the corpus."),
 ]
 Top = Annotated[int, typer.Option(min=1, help="Number of categories per text.")]
 LabelColumn = Annotated[
@@ -65,6 +70,8 @@ def classify(
     output: Outputs = [Path("classified.csv")],  # noqa: B006 - typer copies defaults
     with_other: WithOther = False,
     min_score: MinScore = None,
+    with_unsure: WithUnsure = False,
+    min_lead: MinLead = None,
     top: Top = 1,
     label_column: LabelColumn = None,
     table_options: TableOptions = TableOptions(),
@@ -87,7 +94,8 @@ def classify(
     from inbedder.classification.classifier import classify as classify_texts
 
     threshold = "auto" if with_other and min_score is None else min_score
-    options = dict[str, Any](min_score=threshold, labels=labels, batch_size=batch_size)
+    lead = "auto" if with_unsure and min_lead is None else min_lead
+    options = dict[str, Any](min_score=threshold, min_lead=lead, labels=labels, batch_size=batch_size)
     result = classify_texts(table.texts, instruction, categories, model=embedder, **options)
     _print_categories(result)
     pages = [path for path in output if path.suffix.lower() == ".html"]
@@ -146,6 +154,8 @@ def _print_categories(result: Classification) -> None:
         print_message(f"  {count:7d}  {name}")
     if result.min_score is not None:
         print_message(f"  {result.describe_left_out()}")
+    if result.min_lead is not None:
+        print_message(f"  The category of a text is not sure if its best score leads by less than {result.min_lead:.3f}.")
     if result.agreement is not None and result.agreement.count:
         count, accuracy = result.agreement.count, result.agreement.accuracy
         print_message(f"  {accuracy:.0%} of {count} labelled texts are in their known category.")

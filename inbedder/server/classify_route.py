@@ -9,10 +9,10 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from inbedder.classification.categories import Category, parse_categories
-from inbedder.classification.category_scores import DEFAULT_TEMPERATURE, choose_categories
+from inbedder.classification.category_result import Classification
+from inbedder.classification.category_scores import choose_categories
 from inbedder.classification.classifier import add_examples
 from inbedder.errors import InputError
-from inbedder.grouping.partition.temperature import compute_probabilities
 from inbedder.runtime.cancellation import check_cancelled
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import ServedModel
@@ -46,14 +46,19 @@ def _classify_texts(model: ServedModel, fields: ClassifyRequest) -> bytes:
     vectors, tokens = model.embed_texts(texts, instruction)
     owners = np.repeat(np.arange(len(categories)), [len(category.examples) for category in categories])
     scores = similarity(vectors, add_examples(known_vectors[: len(names)], known_vectors[len(names) :], owners))
-    probabilities, labels = compute_probabilities(scores, DEFAULT_TEMPERATURE), choose_categories(scores, fields.min_score)
+    labels = choose_categories(scores, fields.min_score, fields.min_lead)
+    result = Classification(
+        None, texts, categories, labels, scores, vectors, min_score=fields.min_score, min_lead=fields.min_lead
+    )
+    probabilities, outcomes = result.probabilities, result.names
     data: list[dict[str, Any]] = []
     for row, order in enumerate(np.argsort(-scores, axis=1, kind="stable")[:, : fields.top_n].tolist()):
         check_cancelled()
         ranking = [
             {"category": names[i], "score": float(scores[row, i]), "probability": float(probabilities[row, i])} for i in order
         ]
-        data.append({"index": row, "category": names[labels[row]] if labels[row] >= 0 else None, "scores": ranking})
+        category = names[labels[row]] if labels[row] >= 0 else None
+        data.append({"index": row, "category": category, "outcome": outcomes[row], "scores": ranking})
     usage = {"prompt_tokens": known_tokens + tokens, "total_tokens": known_tokens + tokens}
     return to_json({"object": "list", "model": model.name, "data": data, "usage": usage})
 

@@ -169,7 +169,10 @@ class ClassifyRequest(BaseModel):
     instruction: str | None = Field(default=None, description="The question whose answers the categories are.")
     categories: Annotated[list[str | CategoryFields], Field(fail_fast=True, description="At least two names, or objects.")]
     examples: dict[str, Texts] | None = Field(default=None, description="Example texts by category, about five each.")
-    min_score: float | None = Field(default=None, ge=-1, le=1, description="Minimum cosine; below it a text is in no category.")
+    min_score: float | None = Field(default=None, ge=-1, le=1, description="Minimum score; below it a text is in no category.")
+    min_lead: float | None = Field(
+        default=None, ge=0, description="Minimum difference of the best and the second-best score; below it a text is not sure."
+    )
     top_n: int = Field(default=1, ge=1, description="Maximum number of categories per text.")
 
 
@@ -240,7 +243,7 @@ class Answers(BaseModel):
 
 
 class CategoryScore(BaseModel):
-    """A category of a text, its cosine, and a probability that is not calibrated."""
+    """A category of a text, its score, and a probability that is not calibrated."""
 
     category: str
     score: float
@@ -251,7 +254,10 @@ class TextCategories(BaseModel):
     """The categories of an input, the best first."""
 
     index: int
-    category: str | None = Field(description="The best category; null if its cosine is below min_score.")
+    category: str | None = Field(
+        description="The best category; null if its score is below min_score or its lead below min_lead."
+    )
+    outcome: str = Field(description='The best category, "none of these" (below min_score) or "not sure" (below min_lead).')
     scores: list[CategoryScore]
 
 

@@ -72,6 +72,7 @@ def test_known_labels_calibrate_and_measure(model):
         ({"labels": ["dogs"] * len(TEXTS)}, "labels 'dogs' are no categories"),
         ({"labels": ["cats"]}, "7 texts but 1 labels"),
         ({"min_score": "most"}, "min_score"),
+        ({"min_lead": "most"}, "min_lead"),
         ({"min_score": float("nan")}, "min_score"),
         ({"embeddings": np.zeros((2, 3))}, "embeddings"),
     ],
@@ -114,3 +115,20 @@ def test_labels_are_matched_whatever_their_spelling_and_type(make_model):
     texts = ["a b", "c d", "e f"]
     result = classify(texts, "What?", ["Cafe\u0301", "1"], model=model, labels=["caf\u00e9", 1.0, None])
     assert result.agreement.count == 2
+
+
+def test_none_of_these_and_not_sure_are_told_apart(model):
+    scores = np.sort(classify(TEXTS, QUESTION, NAMES, model=model).scores, axis=1)
+    best, leads = scores[:, -1], scores[:, -1] - scores[:, -2]
+    min_score, min_lead = float(np.median(best)), float(np.median(leads))
+    result = classify(TEXTS, QUESTION, NAMES, model=model, min_score=min_score, min_lead=min_lead)
+    is_none, is_unsure = best < min_score, (best >= min_score) & (leads < min_lead)
+    assert is_none.any()
+    assert is_unsure.any()
+    assert [name == "none of these" for name in result.names] == is_none.tolist()
+    assert [name == "not sure" for name in result.names] == is_unsure.tolist()
+    counts = result.count_texts()
+    assert (counts["none of these"], counts["not sure"], sum(counts.values())) == (is_none.sum(), is_unsure.sum(), len(TEXTS))
+    assert [row["category"] for row in result.rows()] == result.names
+    auto = classify(TEXTS, QUESTION, NAMES, model=model, min_lead="auto")
+    assert auto.min_lead == pytest.approx(np.quantile(leads, 0.25))

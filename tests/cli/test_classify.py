@@ -50,6 +50,12 @@ def test_the_default_output_and_a_report_are_written(folder, classify_reviews, c
     assert "Cramer's V" in capsys.readouterr().out
 
 
+def test_texts_with_a_small_lead_are_not_sure(folder, classify_reviews, capsys):
+    assert classify_reviews("--into", "pets", "--into", "money", "--min-lead", "10") == 0
+    assert {row["category"] for row in rows_of(folder / "classified.csv")} == {"not sure"}
+    assert "leads by less than 10" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -39,9 +39,19 @@ def test_one_text_has_one_category_or_none(client):
         {"examples": {"dogs": ["a dog"]}},
         {"examples": {"cats": "a cat"}},
         {"min_score": 2},
+        {"min_lead": -1},
         {"top_n": 0},
         {"input": []},
     ],
 )
 def test_requests_that_cannot_be_classified_are_refused(client, fields):
     assert client.post("/v1/classify", json={**BODY, **fields}).status_code == 422
+
+
+def test_a_text_with_a_small_lead_is_not_sure(client):
+    body = client.post("/v1/classify", json={**BODY, "min_lead": 10}).json()
+    assert [(entry["category"], entry["outcome"]) for entry in body["data"]] == [(None, "not sure")] * 3
+    body = client.post("/v1/classify", json={**BODY, "min_score": 1, "min_lead": 10}).json()
+    assert [entry["outcome"] for entry in body["data"]] == ["none of these"] * 3
+    body = client.post("/v1/classify", json=BODY).json()
+    assert [entry["outcome"] for entry in body["data"]] == [entry["category"] for entry in body["data"]]
