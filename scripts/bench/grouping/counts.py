@@ -30,9 +30,16 @@ TOLERANCE, MAX_GROUPS_BEFORE = 0.02, 12
 """Of the rule before: silhouettes within this of the best, up to this number of groups."""
 MIN_COMMON_SHARE = 0.02
 """Share of the texts from which an answer is common."""
+FEW_LABELS = 25
+"""Maximum number of labels that a reader could name."""
+PARTS = (2, 3)
+"""Numbers of parts of a set that are grouped by themselves."""
+MAX_JUMP = 1.5
+"""Maximum factor between the numbers of groups of a set and of its part."""
 Curve = list[float]
 Draws = list[list[float]]
-CHOSEN = "silhouette and Davies-Bouldin"
+BEFORE = "silhouette and Davies-Bouldin"
+CHOSEN = f"{BEFORE}, each the largest within noise, 5 to 20 where flat"
 CRITERIA = ("silhouette", "Davies-Bouldin")
 
 
@@ -116,6 +123,7 @@ def measure_set(labelled: LabelledSet, model: InBedder) -> dict[str, Any]:
     stable, smallest = find_smallest(draws["agreement of halves"]), [find_smallest(draws[name]) for name in CRITERIA]
     is_flat = choice.silhouette < CLEAR_SILHOUETTE
     geometric: Callable[..., int] = lambda *numbers: _find_nearest_number(float(np.exp(np.mean(np.log(numbers)))))  # noqa: E731
+    before = geometric(*(find_best(curve) for curve in curves.values()))
     choices = {
         "silhouette, 2 to 12": find_before(curves["silhouette"]),
         **{name: find_best(curve) for name, curve in curves.items()},
@@ -123,13 +131,11 @@ def measure_set(labelled: LabelledSet, model: InBedder) -> dict[str, Any]:
         "agreement of halves, smallest within noise": stable,
         "distinct answers": answers,
         "silhouette and distinct answers": geometric(find_best(curves["silhouette"]), answers),
+        BEFORE: before,
         CHOSEN: choice.k,
-        f"{CHOSEN}, each the smallest within noise": geometric(*smallest),
-        f"{CHOSEN}; where flat, the smallest within the noise of agreement": stable if is_flat else choice.k,
-        f"{CHOSEN}; where flat, their mean with the smallest within the noise of agreement": (
-            geometric(stable, choice.k) if is_flat else choice.k
-        ),
-        f"{CHOSEN}, at most the common answers": min(choice.k, common),
+        f"{BEFORE}, each the smallest within noise": geometric(*smallest),
+        f"{BEFORE}; where flat, the smallest within the noise of agreement": stable if is_flat else before,
+        f"{BEFORE}, at most the common answers": min(before, common),
     }
     true = len(set(labelled.labels))
     for k in {*choices.values(), true} - set(groups):
@@ -142,8 +148,21 @@ def measure_set(labelled: LabelledSet, model: InBedder) -> dict[str, Any]:
         "v_measure_at_labels": round(worth[true], 1),
         "confidence": choice.confidence,
         "silhouette": round(choice.silhouette, 3),
+        "of_parts": choose_for_parts(vectors),
         "choices": {name: {"k": k, "v_measure": round(worth[k], 1)} for name, k in choices.items()},
     }
+
+
+def choose_for_parts(vectors: Vectors) -> list[int]:
+    """Choose the number of groups of the halves and of the thirds of the rows."""
+    rows = np.random.default_rng(1).permutation(len(vectors))
+    return [choose_number(vectors[np.sort(part)]).k for count in PARTS for part in np.array_split(rows, count)]
+
+
+def measure_jumps(sets: Sequence[dict[str, Any]]) -> float:
+    """Measure the share of parts whose number of groups is within a factor of 1.5 of their set's."""
+    ratios = [part / results["choices"][CHOSEN]["k"] for results in sets for part in results["of_parts"]]
+    return round(mean(1 / MAX_JUMP <= ratio <= MAX_JUMP for ratio in ratios), 2)
 
 
 def summarize(sets: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -152,9 +171,12 @@ def summarize(sets: Sequence[dict[str, Any]]) -> dict[str, Any]:
     def compute_error(results: dict[str, Any], name: str) -> float:
         return abs(float(np.log(results["choices"][name]["k"] / results["labels"])))
 
+    few = [results for results in sets if results["labels"] <= FEW_LABELS]
     criteria = {
         name: {
             "error_in_log_k": round(mean(compute_error(results, name) for results in sets), 3),
+            "error_up_to_25_labels": round(mean(compute_error(results, name) for results in few), 3),
+            "within_factor_2": sum(compute_error(results, name) <= float(np.log(2)) + 1e-9 for results in few),
             "v_measure": round(mean(results["choices"][name]["v_measure"] for results in sets), 1),
         }
         for name in sets[0]["choices"]
@@ -173,6 +195,8 @@ def summarize(sets: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "best_on_the_other_sets": {key: round(mean(each[key] for each in left_out), 3) for key in left_out[0]},
         "v_measure_at_labels": round(mean(results["v_measure_at_labels"] for results in sets), 1),
         "by_confidence": by_confidence,
+        "sets_up_to_25_labels": len(few),
+        "parts_within_factor_1.5": measure_jumps(sets),
     }
 
 

@@ -29,7 +29,7 @@ class LabelledSet:
 
 
 def load_labelled_sets(folder: Path, limit: int) -> Iterator[LabelledSet]:
-    """Load every set of ``sets.yaml`` that has labels and a file.
+    """Load every set of ``sets.yaml`` that has labels and whose file is in the folder.
 
     Args:
         folder: The folder of the sets, one folder per set.
@@ -40,7 +40,7 @@ def load_labelled_sets(folder: Path, limit: int) -> Iterator[LabelledSet]:
     """
     names_seen: set[tuple[str, str]] = set()
     for known_set in read_sets():
-        if known_set.file is None or known_set.shipped:
+        if known_set.file is None or known_set.shipped or not (folder / known_set.file).exists():
             continue
         labelled_sets = (
             _split_by_criterion(known_set, folder, limit)
