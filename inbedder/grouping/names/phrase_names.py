@@ -196,8 +196,8 @@ class _GroupWords:
             used_stems = frozenset[str]().union(*self.phrases)
             if word <= used_stems:
                 continue
-            others = [other for other in words if other != word and not other <= used_stems]
-            pairs = [word | other for other in others if self._is_pair(word, other)]
+            free_words = [each for each in words if each != word and not each <= used_stems]
+            pairs = [word | each for each in free_words if self._is_pair(word, each)]
             best = max(pairs, key=lambda pair: self._score(pair, totals), default=word)
             is_as_good = self._score(best, totals) >= MIN_RELATIVE_SCORE * scores[word]
             self.phrases.append(best if is_as_good else word)
@@ -241,10 +241,10 @@ class _GroupWords:
             return False
         return any(side.counts[phrase] >= max(MIN_ROWS, MIN_SHARE * side.size) for side in self.sides)
 
-    def _is_pair(self, word: Phrase, other: Phrase) -> bool:
+    def _is_pair(self, word: Phrase, second_word: Phrase) -> bool:
         """Return whether many answers or texts, of the group or of those with a word, hold it in a pair with another word."""
         return len(word) == 1 and any(
-            side.counts[word | other] >= max(MIN_ROWS, min(MIN_SHARE * side.size, MIN_PAIR_SHARE * side.counts[word]))
+            side.counts[word | second_word] >= max(MIN_ROWS, min(MIN_SHARE * side.size, MIN_PAIR_SHARE * side.counts[word]))
             for side in self.sides
         )
 
