@@ -35,7 +35,7 @@ def check_integer(name: str, value: Any, minimum: int | None = None, maximum: in
         The value as an ``int``.
 
     Raises:
-        InputError: When the value is not an integer (True, 1.5 and "3" are not) or out of range.
+        InputError: If the value is not an integer (True, 1.5 and "3" are not) or out of range.
     """
     import numpy as np
 
@@ -67,7 +67,7 @@ def check_finite_number(name: str, value: Any) -> float:
         The value as a ``float``.
 
     Raises:
-        InputError: When the value is not a finite number.
+        InputError: If the value is not a finite number.
     """
     import numpy as np
 
@@ -154,7 +154,7 @@ def check_list(name: str, values: Any) -> list[Any]:
         A list of its entries. Entries of Arrow become Python objects.
 
     Raises:
-        InputError: When ``values`` is a single value, has no order (a set), or holds several columns (a table, a mapping).
+        InputError: If ``values`` is a single value, has no order (a set), or holds several columns (a table, a mapping).
     """
     if isinstance(values, (str, bytes)) or values is None:
         raise InputError(f"{name} must be a list, not {format_value(values)}. Put it in a list: [...].")
@@ -188,7 +188,7 @@ def check_columns(name: str, columns: Any) -> dict[str, list[Any]]:
         The values of each column.
 
     Raises:
-        InputError: When ``columns`` is no mapping or table, or a column is not a sequence.
+        InputError: If ``columns`` is no mapping or table, or a column is not a sequence.
     """
     if columns is None:
         return {}
@@ -211,7 +211,7 @@ def check_vectors(name: str, values: Any, texts: Sequence[str]) -> NDArray[Any]:
         The vectors, float32 or float64, shape (len(texts), d), as the same object if the dtype allows.
 
     Raises:
-        InputError: When ``values`` is not numeric, is uint8, contains NaN or infinite numbers, has another number of rows, or has
+        InputError: If ``values`` is not numeric, is uint8, contains NaN or infinite numbers, has another number of rows, or has
             a zero row for a text that is not blank.
     """
     import numpy as np

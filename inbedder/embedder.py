@@ -63,14 +63,15 @@ class InBedder:
         """Load a model.
 
         Args:
-            model: ``mini`` (bundled, CPU, no network), a hub id or a folder; the id or folder of a peft adapter loads its base.
+            model: ``mini`` (bundled, CPU, no network), another bundled model, a hub id or a folder; the id or folder of a peft
+                adapter loads its base.
             **options: Fields of ``ModelOptions`` (what is loaded: backbone, device, dtype, revision, trust_remote_code,
                 quantization, cache, cache_size, text_memory) and of ``EncodingOptions`` (how a text becomes a vector: pooling,
                 layer, template, max_length, ...). ``docs/options.md`` lists all of them, ``help(InBedder)`` their defaults.
 
         Raises:
-            ModelError: When the model cannot be loaded or lacks the layer or pooling.
-            InputError: When an option is unknown, an option does not apply to the model, or the cache folder cannot be used.
+            ModelError: If the model cannot be loaded or lacks the layer or pooling.
+            InputError: If an option is unknown, an option does not apply to the model, or the cache folder cannot be used.
         """
         self.pipeline = EncodingPipeline.load(Options.parse(model=model, **options), type(self))
         if self.options.encoding.truncate_dim is not None:
@@ -93,8 +94,8 @@ class InBedder:
             Another InBedder.
 
         Raises:
-            InputError: When an option is unknown, or cannot change without loading the model again.
-            ModelError: When the model lacks the layer or pooling.
+            InputError: If an option is unknown, or cannot change without loading the model again.
+            ModelError: If the model lacks the layer or pooling.
 
         Example:
             >>> InBedder().replace(pooling="avg-all", max_length=64).pooling
@@ -222,7 +223,7 @@ class InBedder:
         Args:
             texts: One text or n texts, which may be empty strings.
             instruction: One for all texts, or one per text. ``@name`` is a named instruction. None or "" asks no question and
-                gives the general-purpose vector: of the model's base encoder if it has one (``mini``, ``small``), under the
+                gives the general-purpose vector: of the model's base encoder if it has one (all bundled models), under the
                 checkpoint's default prompt for embedding models, and under ``@generic`` for all others.
             batch_size: Maximum number of texts in one pass.
             normalize_embeddings: Whether to scale vectors to length 1; False takes the model's option (true for bundled models).
@@ -239,9 +240,9 @@ class InBedder:
             int8 or uint8 under another precision, and of binary ones a byte for eight dimensions.
 
         Raises:
-            InputError: When a text is not a string, the numbers of instructions and texts differ, a keyword is unknown, or
+            InputError: If a text is not a string, the numbers of instructions and texts differ, a keyword is unknown, or
                 vectors cannot be cut to ``truncate_dim``.
-            ModelError: When the model returns NaN or infinite values.
+            ModelError: If the model returns NaN or infinite values.
 
         Example:
             >>> InBedder().encode("The soup was cold.", "What is the complaint about?").shape
@@ -296,7 +297,7 @@ class InBedder:
             Shape (m, n, d), or (m, d) for one string; float32, or the dtype of the precision.
 
         Raises:
-            InputError: When a text is not a string, ``instructions`` is not a list or empty, or vectors cannot be cut to
+            InputError: If a text is not a string, ``instructions`` is not a list or empty, or vectors cannot be cut to
                 ``truncate_dim``.
 
         Example:
@@ -421,7 +422,7 @@ class InBedder:
             a warning is logged and every text is read.
 
         Raises:
-            InputError: When ``sample`` is below 50, or the numbers of general-purpose vectors and texts differ.
+            InputError: If ``sample`` is below 50, or the numbers of general-purpose vectors and texts differ.
 
         Example:
             >>> vectors = InBedder().encode_guided(["Cats purr.", "Dogs bark."], "Which animal?")
@@ -483,8 +484,8 @@ class InBedder:
             it is "none" and ``min_confidence`` is above 0.
 
         Raises:
-            InputError: When the instruction is missing, a text is not a string, or an option is out of range.
-            ModelError: When the model has no trained language-model head.
+            InputError: If the instruction is missing, a text is not a string, or an option is out of range.
+            ModelError: If the model has no trained language-model head.
 
         Example:
             >>> len(InBedder().answer(["The soup was cold."], "What is the complaint about?"))
@@ -530,7 +531,7 @@ class InBedder:
             The model itself.
 
         Raises:
-            ModelError: When the weights are quantized or belong to an engine, or the device does not exist.
+            ModelError: If the weights are quantized or belong to an engine, or the device does not exist.
 
         Example:
             >>> InBedder(device="cpu").to("cpu").device.type
@@ -580,9 +581,9 @@ class InBedder:
             folder: A new or empty folder.
 
         Raises:
-            InputError: When the folder is not empty, or the model's ``precision`` is not float32.
-            ModelError: When the weights cannot be written.
-            MissingExtraError: When sentence-transformers is not installed.
+            InputError: If the folder is not empty, or the model's ``precision`` is not float32.
+            ModelError: If the weights cannot be written.
+            MissingExtraError: If sentence-transformers is not installed.
 
         Example:
             >>> from pathlib import Path

@@ -216,7 +216,7 @@ class Reencoding(CheckedOptions):
             The settings for the backbone.
 
         Raises:
-            InputError: When ``filter_words`` is not empty.
+            InputError: If ``filter_words`` is not empty.
         """
         if filter_words:
             raise InputError("filter_words filters hidden states, and re-enc reads none. Choose another pooling.")
@@ -235,8 +235,8 @@ class ModelOptions(CheckedOptions):
 
     model: str = make_option(
         "mini",
-        "mini (bundled), small (inbedder models install small), a folder or a hub id. The folder or id of a peft adapter also "
-        "loads its base.",
+        "mini (bundled), small, medium or multilingual (inbedder models install NAME), a folder or a hub id. The folder or id "
+        "of a peft adapter also loads its base.",
         check=check_path,
         flags=None,
     )
@@ -386,7 +386,7 @@ class EncodingOptions(CheckedOptions):
     )
     max_batch_tokens: int | None = make_option(
         None,
-        "Maximum number of padded tokens in one pass, which bounds memory; default: 16384 on a GPU, 4096 on a CPU.",
+        "Maximum number of padded tokens in one pass, which bounds memory; default: 16384 on a GPU, 2048 on a CPU.",
         check=check_positive_integer,
         kind=int,
         panel="Speed",
@@ -479,8 +479,8 @@ class Options(NamedTuple):
             Both kinds, checked.
 
         Raises:
-            InputError: When an option is unknown or a value is out of range.
-            ModelError: When a value has the wrong type for the model.
+            InputError: If an option is unknown or a value is out of range.
+            ModelError: If a value has the wrong type for the model.
         """
         return cls(ModelOptions(), EncodingOptions()).replace(**options)
 
@@ -494,8 +494,8 @@ class Options(NamedTuple):
             New options.
 
         Raises:
-            InputError: When an option is unknown or a value is out of range.
-            ModelError: When a value has the wrong type for the model.
+            InputError: If an option is unknown or a value is out of range.
+            ModelError: If a value has the wrong type for the model.
         """
         names = [{option.name for option in fields(part)} for part in self]
         if unknown := sorted(options.keys() - names[0] - names[1]):

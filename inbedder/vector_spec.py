@@ -79,7 +79,7 @@ class VectorSpec:
             An equal spec.
 
         Raises:
-            InputError: When a field is missing, unknown or of the wrong type.
+            InputError: If a field is missing, unknown or of the wrong type.
         """
         try:
             values = dict(table)
@@ -116,7 +116,7 @@ class VectorSpec:
             An equal spec.
 
         Raises:
-            InputError: When the text is not JSON, or not a spec.
+            InputError: If the text is not JSON, or not a spec.
         """
         try:
             table = json.loads(text)
@@ -175,7 +175,7 @@ class VectorSpec:
             advice: The way out, as the last sentence of the message.
 
         Raises:
-            InputError: When the specs differ; the message names every difference.
+            InputError: If the specs differ; the message names every difference.
         """
         if not (differences := self.differences(current)):
             return
@@ -219,8 +219,8 @@ class VectorSpec:
             The model. Use ``check`` to find out whether its vectors are the same.
 
         Raises:
-            ModelError: When the model cannot be loaded.
-            InputError: When an option does not fit the model.
+            ModelError: If the model cannot be loaded.
+            InputError: If an option does not fit the model.
         """
         stored = {option.name: getattr(self.encoding, option.name) for option in fields(EncodingOptions)}
         stored |= {"model": self.model, "revision": self.hub_revision, "base_revision": self.base_revision}

@@ -75,7 +75,7 @@ def _check_protocol(name: str) -> str:
 @with_timings
 @with_model_options
 def evaluate(
-    model: Annotated[list[str], typer.Option(help="mini, small, a hub id or a folder; repeatable. Default: mini.")] = [],  # noqa: B006
+    model: Annotated[list[str], typer.Option(help="a bundled model, a hub id or a folder; repeatable. Default: mini.")] = [],  # noqa: B006
     baseline: Baselines = [],  # noqa: B006
     bi_encoder: BiEncoders = [],  # noqa: B006
     compare: ComparedModels = None,

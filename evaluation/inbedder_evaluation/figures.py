@@ -96,7 +96,7 @@ def draw_robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
         path: A .png file.
 
     Raises:
-        InputError: When no cell belongs to a robustness task.
+        InputError: If no cell belongs to a robustness task.
     """
     raw = [
         cell

@@ -220,7 +220,7 @@ def load_outcomes(folder: Path, key: Sequence[Any]) -> Outcomes | None:
         Scores and items of the cell; None when they are not saved.
 
     Raises:
-        InputError: When the file is damaged.
+        InputError: If the file is damaged.
     """
     path = find_items_file(folder, key)
     try:

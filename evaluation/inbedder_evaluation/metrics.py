@@ -93,7 +93,7 @@ def fleiss_kappa(counts: NDArray[Any]) -> float:
         1 for perfect agreement, 0 for agreement by chance.
 
     Raises:
-        ValueError: When the raters use only one category, so that chance agrees as well.
+        ValueError: If the raters use only one category, so that chance agrees as well.
     """
     if np.count_nonzero(counts.sum(0)) < 2:
         raise ValueError("Fleiss' kappa needs ratings of at least two categories.")

@@ -148,7 +148,7 @@ def load_mteb_model(name: str, *, own_prompts: bool = False) -> Any:
         The model, with mteb's encoder protocol.
 
     Raises:
-        ModelError: When the model cannot be loaded.
+        ModelError: If the model cannot be loaded.
     """
     import mteb
     from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper

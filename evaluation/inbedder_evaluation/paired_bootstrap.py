@@ -53,7 +53,7 @@ def find_model(name: str, models: Sequence[str]) -> str:
         The model of exactly that name, or else the first whose name begins with it.
 
     Raises:
-        InputError: When no measured model matches.
+        InputError: If no measured model matches.
     """
     matches = [model for model in models if model == name] or [model for model in models if model.startswith(f"{name}, ")]
     if matches:
@@ -74,7 +74,7 @@ def compare(cells: Sequence[Cell], first: str, second: str, items: Path) -> list
         The comparisons, in the order of the cells.
 
     Raises:
-        InputError: When both names are the same, or no task was measured with both models.
+        InputError: If both names are the same, or no task was measured with both models.
     """
     if first == second:
         raise InputError(f"--compare names {first!r} twice; name two models.")

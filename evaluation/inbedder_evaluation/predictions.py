@@ -31,7 +31,7 @@ def predict_similarities(embedders: Sequence[Embedder], tasks: Sequence[Task], p
         A sentence that says what was written.
 
     Raises:
-        InputError: When the first task is not conditional similarity.
+        InputError: If the first task is not conditional similarity.
     """
     embedder, task = next((one for one in embedders if one.instructed), embedders[0]), tasks[0]
     if not isinstance(task, ConditionalSTS):

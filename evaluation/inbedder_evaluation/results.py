@@ -66,7 +66,7 @@ def load_cells(path: Path) -> list[Cell]:
         The cells; an empty list when the file does not exist.
 
     Raises:
-        InputError: When the file is not a results file.
+        InputError: If the file is not a results file.
     """
     if not path.exists():
         return []

@@ -54,8 +54,8 @@ def run(
         The cells of this run, in order.
 
     Raises:
-        ModelError: When an instruction does not reach the prompt of a model that should read it.
-        InputError: When two embedders have the same name.
+        ModelError: If an instruction does not reach the prompt of a model that should read it.
+        InputError: If two embedders have the same name.
     """
     repeated_names = [name for name, count in Counter(embedder.name for embedder in embedders).items() if count > 1]
     if repeated_names:

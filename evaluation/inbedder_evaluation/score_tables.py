@@ -36,7 +36,7 @@ def build_table(table: str, folder: Path | None, limit: int | None, names: Seque
         The tasks.
 
     Raises:
-        InputError: When there is no such table or folder, the folder lacks a set, or the table has no set of such a name.
+        InputError: If there is no such table or folder, the folder lacks a set, or the table has no set of such a name.
     """
     tables = read_tables()
     if table not in tables:

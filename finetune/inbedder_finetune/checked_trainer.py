@@ -60,7 +60,7 @@ class CheckedTrainer(Trainer):
             The loss, unchanged.
 
         Raises:
-            RecipeError: When the loss or the norm of the gradients is not finite. A gradient scaler (fp16) handles the latter
+            RecipeError: If the loss or the norm of the gradients is not finite. A gradient scaler (fp16) handles the latter
                 itself: it skips the step.
         """
         norm = compute_gradient_norm(self.model)
@@ -119,7 +119,7 @@ def check_finite_weights(model: nn.Module) -> None:
         model: The model, with its adapters if any.
 
     Raises:
-        RecipeError: When a weight is NaN or infinite; the message names its tensor.
+        RecipeError: If a weight is NaN or infinite; the message names its tensor.
     """
     for name, parameter in _list_trained(model):
         if not bool(_gather(parameter).isfinite().all()):
@@ -139,7 +139,7 @@ def fingerprint_weights(model: nn.Module) -> list[int]:
         The sum of each tensor's bits as 32-bit integers, in the order of ``named_parameters``.
 
     Raises:
-        RecipeError: When the model has no tensor to train.
+        RecipeError: If the model has no tensor to train.
     """
     sums = [int(_gather(parameter).float().view(torch.int32).sum(dtype=torch.int64)) for _, parameter in _list_trained(model)]
     if not sums:
@@ -155,7 +155,7 @@ def check_result(trainer: CheckedTrainer, initial_weights: list[int]) -> None:
         initial_weights: Result of ``fingerprint_weights`` before training, also before a checkpoint was loaded.
 
     Raises:
-        RecipeError: When a weight is not finite, no weight has changed, or all gradients were 0.
+        RecipeError: If a weight is not finite, no weight has changed, or all gradients were 0.
     """
     check_finite_weights(trainer.model)
     is_idle = trainer.has_gradient is False

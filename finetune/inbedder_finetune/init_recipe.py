@@ -76,7 +76,7 @@ def write_recipe(table: Path, recipe: Path) -> None:
         recipe: Path of the new recipe; it must not exist.
 
     Raises:
-        RecipeError: When the recipe exists, or the table lacks a column of texts, questions or answers.
+        RecipeError: If the recipe exists, or the table lacks a column of texts, questions or answers.
 
     Example:
         >>> import tempfile

@@ -80,7 +80,7 @@ def read_tasks(path: Path | str) -> list[Task]:
         The tasks, sorted by name. Examples without a text as input and output are skipped.
 
     Raises:
-        InputError: When no task is found.
+        InputError: If no task is found.
     """
     path = expand_path(path)
     tasks = list(_read_task_files(path)) if path.exists() else []
@@ -221,7 +221,7 @@ def mine_file(
         Task name -> number of examples, number of pairs.
 
     Raises:
-        InputError: When a path holds no task, or the output is not a .jsonl file, is one of the inputs, or cannot be written.
+        InputError: If a path holds no task, or the output is not a .jsonl file, is one of the inputs, or cannot be written.
     """
     if Path(output).suffix != ".jsonl":
         raise InputError(f"{output} must be a .jsonl file.")

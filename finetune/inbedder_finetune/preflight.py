@@ -27,7 +27,7 @@ def check_reporting(report_to: str) -> None:
         report_to: "none" or "tensorboard".
 
     Raises:
-        RecipeError: When tensorboard is not installed.
+        RecipeError: If tensorboard is not installed.
     """
     if report_to == "tensorboard" and not (find_spec("tensorboard") or find_spec("tensorboardX")):
         raise RecipeError("training.report_to=tensorboard needs the package tensorboard. Run: pip install tensorboard")
@@ -64,7 +64,7 @@ def check_disk_space(output: Path, model: nn.Module) -> None:
         model: The model, with its adapters if any.
 
     Raises:
-        RecipeError: When the folder cannot be created or the disk is too full.
+        RecipeError: If the folder cannot be created or the disk is too full.
     """
     try:
         output.mkdir(parents=True, exist_ok=True)

@@ -104,7 +104,7 @@ def validate_settings(kind: type[AnySection], values: object) -> AnySection:
         The recipe or section.
 
     Raises:
-        RecipeError: When a setting is unknown, missing, of another type or out of range; the message names the first one.
+        RecipeError: If a setting is unknown, missing, of another type or out of range; the message names the first one.
 
     Example:
         >>> validate_settings(Lora, {"r": 8, "alpha": 16}).r
@@ -128,7 +128,7 @@ def validate_recipe(kind: type[AnySection], values: Mapping[str, Any]) -> AnySec
         The recipe.
 
     Raises:
-        RecipeError: When the sources or another setting cannot be used.
+        RecipeError: If the sources or another setting cannot be used.
     """
     settings = {key: value for key, value in values.items() if key not in SHARED_TABLES}
     return validate_settings(kind, settings | {"data": expand_sources(settings.get("data"), values)})
@@ -146,7 +146,7 @@ def expand_sources(data: object, values: Mapping[str, Any]) -> dict[str, Any]:
         The section, not validated yet.
 
     Raises:
-        RecipeError: When the section is not a table, has no sources, or a source names a missing table.
+        RecipeError: If the section is not a table, has no sources, or a source names a missing table.
     """
     if data is not None and not isinstance(data, Mapping):
         raise RecipeError(f"data must be a table of settings, not {data!r}.")
@@ -266,7 +266,7 @@ def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, 
         of ``variants`` that is merged into the others; its name ends ``training.output``.
 
     Raises:
-        RecipeError: When the file cannot be read or a setting cannot be changed.
+        RecipeError: If the file cannot be read or a setting cannot be changed.
 
     Example:
         >>> read_settings("csts-bi", ["training.seed=3"])["training"]["seed"]

@@ -42,7 +42,7 @@ def read_method(path: Path | str, overrides: Sequence[str] = ()) -> tuple[Method
         The method's module, and the recipe for its functions.
 
     Raises:
-        RecipeError: When the recipe cannot be read or names an unknown method.
+        RecipeError: If the recipe cannot be read or names an unknown method.
 
     Example:
         >>> method, recipe = read_method("csts-bi", ["training.epochs=2"])

@@ -89,7 +89,7 @@ def read_records(path: Path, questions_per_text: int = 2) -> Iterator[tuple[int,
         Row number from 1, and the record, or a message that says why the row cannot be read.
 
     Raises:
-        RecipeError: When the file is missing, of an unknown type, or unreadable.
+        RecipeError: If the file is missing, of an unknown type, or unreadable.
     """
     if not path.exists():
         raise RecipeError(f"{path} does not exist. Set data.folder to the folder of the recipe's sources.")
@@ -120,7 +120,7 @@ def filter_records(
         Row numbers and records.
 
     Raises:
-        RecipeError: When no record has a column of the filter, so that it would keep none, or drop none.
+        RecipeError: If no record has a column of the filter, so that it would keep none, or drop none.
     """
     names = [*keep, *(("flags",) if drop_flags else ())]
     columns: dict[str, None] = {}
@@ -154,7 +154,7 @@ def resolve_revision(source: Source) -> Source:
         The source with a whole commit as its ``revision``. The hub itself rejects abbreviated ones.
 
     Raises:
-        RecipeError: When the hub is unreachable, or has no such data set or revision.
+        RecipeError: If the hub is unreachable, or has no such data set or revision.
     """
     if source.hub is None or re.fullmatch("[0-9a-f]{40}", source.revision or ""):
         return source
@@ -190,7 +190,7 @@ def read_hub_records(source: Source) -> Iterator[tuple[int, Any]]:
         Row number from 1, and the record.
 
     Raises:
-        RecipeError: When the hub is unreachable or has no such data set.
+        RecipeError: If the hub is unreachable or has no such data set.
     """
     from datasets import load_dataset
 

@@ -82,7 +82,7 @@ def add_adapters(model: Any, config: Any, init_adapter: str | None = None) -> An
         peft's model.
 
     Raises:
-        RecipeError: When the model has no such modules, or ``init_adapter`` has another shape.
+        RecipeError: If the model has no such modules, or ``init_adapter`` has another shape.
     """
     from peft import get_peft_model
 
@@ -182,7 +182,7 @@ def find_checkpoint(output: Path, run: dict[str, Any]) -> str | None:
         Folder of the checkpoint, or None for a new run.
 
     Raises:
-        RecipeError: When the checkpoints belong to another run, or the description of their run is damaged.
+        RecipeError: If the checkpoints belong to another run, or the description of their run is damaged.
     """
     checkpoint = find_last_checkpoint(output)
     if checkpoint and (output / RUN_FILE).exists():
@@ -206,7 +206,7 @@ def train(trainer: CheckedTrainer, output: Path, checkpoint: str | None, memory_
         memory_hint: The settings that save memory, for the error message.
 
     Raises:
-        RecipeError: When memory or disk space runs out, or the run does not train its model (``checked_trainer``).
+        RecipeError: If memory or disk space runs out, or the run does not train its model (``checked_trainer``).
     """
     trainer.add_callback(LogEvery())
     check_finite_weights(trainer.model)

@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
+STEM_LETTERS = 5
+"""Words with this many common first letters (transfer, transferred), or that differ by a final s only (card, cards), are one word
+in an answer."""
+WORD_START = "▁"
+"""SentencePiece's mark of a token that begins a word."""
+
+
 def limit_to_positions(model: M, module: nn.Module, keep: Tensor) -> M:
     """Copy a model so that everything after one of its modules is computed only for some positions.
 
@@ -78,15 +85,6 @@ def with_float32_head(model: M) -> M:
     bias = None if head.bias is None else head.bias.float()
     head_copy.forward = lambda states: F.linear(states.float(), head.weight.float(), bias)
     return model_copy
-
-
-STEM_LETTERS = 5
-"""Words with this many common first letters (transfer, transferred), or that differ by a final s only (card, cards), are one word
-in an answer."""
-
-
-WORD_START = "▁"
-"""SentencePiece's mark of a token that begins a word."""
 
 
 def _split_marks(tokens: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> tuple[list[str], list[bool]]:

@@ -64,7 +64,7 @@ def make_kv_cache(backbone: Backbone, pooling: str, template: PromptTemplate, si
         The cache; None for a model that caches no texts by default.
 
     Raises:
-        InputError: When the size is not valid, or the model, pooling or template cannot share a text.
+        InputError: If the size is not valid, or the model, pooling or template cannot share a text.
     """
     reason = explain_not_shared(backbone, pooling, template)
     if size is None:

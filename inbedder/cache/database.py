@@ -78,7 +78,7 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, bool]:
         A connection that commits each statement by itself and may be closed by any thread, and whether it is read-only.
 
     Raises:
-        InputError: When the file cannot be opened, is not a cache, or has another format.
+        InputError: If the file cannot be opened, is not a cache, or has another format.
     """
     can_write = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
     deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS

@@ -28,7 +28,7 @@ def parse_size(size: str | int) -> int | None:
         The size in bytes, or None for "unlimited".
 
     Raises:
-        InputError: When the size is not valid, or below 1 MB.
+        InputError: If the size is not valid, or below 1 MB.
     """
     if size == UNLIMITED:
         return None

@@ -82,7 +82,7 @@ class Store:
                 The limit is stored; None leaves it unchanged.
 
         Raises:
-            InputError: When the folder cannot be used, its file is not a store, or the size is not valid.
+            InputError: If the folder cannot be used, its file is not a store, or the size is not valid.
         """
         self.path = expand_path(folder) / DATABASE_FILE
         self._limit = None if size is None else (parse_size(size),)
@@ -218,7 +218,7 @@ class Store:
             One dictionary per space: its description, the number of entries ("entries") and the size of their data ("bytes").
 
         Raises:
-            InputError: When the file is damaged.
+            InputError: If the file is damaged.
         """
         query = (
             "SELECT spaces.key, about, count(entries.key), coalesce(sum(length(data)), 0) "
@@ -257,7 +257,7 @@ class Store:
             The number of entries in the new file.
 
         Raises:
-            InputError: When the file is in use, cannot be written, or contains nothing readable.
+            InputError: If the file is in use, cannot be written, or contains nothing readable.
         """
         if self.read_only:
             raise InputError(f"{self.path} cannot be written, so it cannot be repaired.")
@@ -268,7 +268,7 @@ class Store:
         """Remove the store's own files, and its folder if it is then empty.
 
         Raises:
-            InputError: When another process or thread uses the files, or they cannot be removed.
+            InputError: If another process or thread uses the files, or they cannot be removed.
         """
         self._local.connection = None
         integrity.remove(self.path)

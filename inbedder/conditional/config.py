@@ -88,7 +88,7 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
         The model in float32, and its tokenizer.
 
     Raises:
-        ModelError: When the model is not found, damaged, or neither a BERT-like encoder nor a decoder.
+        ModelError: If the model is not found, damaged, or neither a BERT-like encoder nor a decoder.
     """
     from transformers import AutoModel
 

@@ -74,7 +74,7 @@ class ConditionalEncoder(nn.Module, ABC):
             encoding: The encoder's settings.
 
         Raises:
-            ModelError: When ``max_length`` exceeds the backbone's limit, or the pooler does not fit the backbone or the encoder.
+            ModelError: If ``max_length`` exceeds the backbone's limit, or the pooler does not fit the backbone or the encoder.
         """
         super().__init__()
         if encoding.pooler == "spans" and (encoding.kind != "cross" or encoding.reads == "condition"):
@@ -116,7 +116,7 @@ class ConditionalEncoder(nn.Module, ABC):
             The encoder, in training mode.
 
         Raises:
-            ModelError: When the backbone cannot be loaded or does not fit.
+            ModelError: If the backbone cannot be loaded or does not fit.
 
         Example:
             >>> from inbedder import ConditionalEncoder
@@ -138,7 +138,7 @@ class ConditionalEncoder(nn.Module, ABC):
             The encoder, in evaluation mode.
 
         Raises:
-            ModelError: When the folder does not contain an encoder.
+            ModelError: If the folder does not contain an encoder.
 
         Example:
             >>> from pathlib import Path
@@ -258,7 +258,7 @@ class ConditionalEncoder(nn.Module, ABC):
             Ratings from 1 to 5 are 1 + 4 * (score - low) / (high - low), with (low, high) = ``encoding.scaled``.
 
         Raises:
-            InputError: When a text is not a string, numbers of texts differ, or the condition is missing or too long.
+            InputError: If a text is not a string, numbers of texts differ, or the condition is missing or too long.
 
         Example:
             >>> from inbedder import ConditionalEncoder

@@ -76,7 +76,7 @@ def read_rated_pairs(
         The rows.
 
     Raises:
-        InputError: When a column is missing, a cell is empty (NaN), a rating is missing or outside the scale, or all ratings
+        InputError: If a column is missing, a cell is empty (NaN), a rating is missing or outside the scale, or all ratings
             are hidden; the message names file, row and column.
     """
     records: list[tuple[int, Any]] = list(stream_rows(str(path)))

@@ -124,10 +124,10 @@ def embed_job(
         The counts.
 
     Raises:
-        MissingExtraError: When Ray is not installed.
-        InputError: When the input, its ids, the folder or the machines cannot be used.
-        ModelError: When the model is not found or cannot be loaded.
-        InbedderError: When rows are missing at the end.
+        MissingExtraError: If Ray is not installed.
+        InputError: If the input, its ids, the folder or the machines cannot be used.
+        ModelError: If the model is not found or cannot be loaded.
+        InbedderError: If rows are missing at the end.
 
     Example:
         >>> from pathlib import Path

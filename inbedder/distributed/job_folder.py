@@ -77,7 +77,7 @@ def scan_source(source: str, text_column: str | None = None, id_column: str | No
         Its files, row count and digest.
 
     Raises:
-        InputError: When it cannot be read, or an id is missing, neither a whole number nor a text, or not unique.
+        InputError: If it cannot be read, or an id is missing, neither a whole number nor a text, or not unique.
     """
     files: list[SourceFile] = []
     first, id_types = 0, set[type]()

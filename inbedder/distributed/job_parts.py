@@ -77,7 +77,7 @@ def deduplicate_parts(folder: Path) -> Keys:
         The keys of all ids in the parts, sorted.
 
     Raises:
-        InputError: When the folder holds parts of something else, or a part cannot be read.
+        InputError: If the folder holds parts of something else, or a part cannot be read.
     """
     paths: list[Path] = []
     part_keys: list[Keys] = []

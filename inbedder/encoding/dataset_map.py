@@ -40,7 +40,7 @@ class VectorMap:
             The new column: float32, shape (n, d), or (d,) for one row.
 
         Raises:
-            InputError: When the column of texts is missing.
+            InputError: If the column of texts is missing.
         """
         if self.column not in rows:
             raise InputError(f"There is no column {self.column!r}. Choose one with column=...: {format_names(list(rows))}.")

@@ -31,8 +31,8 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         The options with every default filled in.
 
     Raises:
-        InputError: When an option does not apply to the model.
-        ModelError: When the model lacks the pooling or layer.
+        InputError: If an option does not apply to the model.
+        ModelError: If the model lacks the pooling or layer.
     """
     pooling, layer = check_pooling(backbone, options.pooling or settings.pooling, options.layer)
     if options.temperature and not needs_decoding(backbone, pooling):
@@ -79,7 +79,7 @@ def check_truncate_dim(truncate_dim: int | None, beside: str | None, backbone: B
         name: The model's name, for messages.
 
     Raises:
-        InputError: When the length is below 1, or the vectors are those of two models.
+        InputError: If the length is below 1, or the vectors are those of two models.
     """
     if check_positive_integer("truncate_dim", truncate_dim) is None:
         return

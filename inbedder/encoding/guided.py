@@ -62,7 +62,7 @@ def encode_guided(
         The vectors, with the cosine and the encoded rows.
 
     Raises:
-        InputError: When the sample is too small to fit a map.
+        InputError: If the sample is too small to fit a map.
     """
     if check_integer("sample", sample) < MIN_SAMPLE:
         raise InputError(f"A map needs a sample of at least {MIN_SAMPLE} texts, not {sample}.")

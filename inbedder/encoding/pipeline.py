@@ -194,7 +194,7 @@ class EncodingPipeline:
             The format, checked.
 
         Raises:
-            InputError: When the model's vectors cannot be truncated, or an argument is out of range.
+            InputError: If the model's vectors cannot be truncated, or an argument is out of range.
         """
         encoding = self.options.encoding
         check_truncate_dim(truncate_dim, encoding.beside, self.backbone, self.settings, self.options.model.model)
@@ -225,7 +225,7 @@ class EncodingPipeline:
             Shape (m, n, d), in the dtype of the precision.
 
         Raises:
-            ModelError: When a vector contains NaN or infinite values.
+            ModelError: If a vector contains NaN or infinite values.
         """
         vectors = self.runner.pool(texts, instructions, filter_words, run_options)
         if self.options.encoding.subtract_instruction:

@@ -93,7 +93,7 @@ def run_prompts(
         The rows of one text and its instructions, and their m results. Together they contain every row once.
 
     Raises:
-        InputError: When an instruction leaves no room for any text.
+        InputError: If an instruction leaves no room for any text.
     """
     rows: dict[Unit, list[int]] = defaultdict(list)
     for row, unit in enumerate(zip(texts, instructions, strict=True)):
@@ -259,7 +259,7 @@ class PromptRunner:
             float32, shape (m, n, d). Models that can read a text once for all its instructions do so.
 
         Raises:
-            InputError: When an instruction leaves no room for a text.
+            InputError: If an instruction leaves no room for a text.
         """
         count = len(instructions[0])
         if count > 1 and (reason := explain_not_shared(self.backbone, str(self.encoding.pooling), self.tokenizer.template)):

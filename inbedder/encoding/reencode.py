@@ -65,9 +65,9 @@ def check_encoder(encoder: str, *, store: Store | None = None, device: str | Non
         device: A torch device for the re-encoder; None takes a GPU if there is one.
 
     Raises:
-        MissingExtraError: When sentence-transformers is not installed.
-        ModelError: When the re-encoder cannot be loaded.
-        InputError: When there is a store and the re-encoder's weights have no revision.
+        MissingExtraError: If sentence-transformers is not installed.
+        ModelError: If the re-encoder cannot be loaded.
+        InputError: If there is a store and the re-encoder's weights have no revision.
     """
     if store is None:
         _load_encoder(encoder, device, _read_file_states(encoder))
@@ -90,9 +90,9 @@ def reencode(
         ``ReencodedVectors``, shape (n, d).
 
     Raises:
-        MissingExtraError: When sentence-transformers is not installed.
-        ModelError: When the re-encoder cannot be loaded.
-        InputError: When there is a store and the re-encoder's weights have no revision.
+        MissingExtraError: If sentence-transformers is not installed.
+        ModelError: If the re-encoder cannot be loaded.
+        InputError: If there is a store and the re-encoder's weights have no revision.
     """
     num_empty = sum(not text for row in answers for text in row)
     if num_empty:
@@ -140,8 +140,8 @@ def embed_sentences(texts: Sequence[str], encoder: str, device: str | None = Non
         float32, shape (n, d), of length 1.
 
     Raises:
-        MissingExtraError: When sentence-transformers is not installed.
-        ModelError: When the model cannot be loaded.
+        MissingExtraError: If sentence-transformers is not installed.
+        ModelError: If the model cannot be loaded.
     """
     with _ENCODER_LOCK:
         loaded = _load_encoder(encoder, device, _read_file_states(encoder))
@@ -190,7 +190,7 @@ def find_reencoder_revision(encoder: str) -> str:
         16 hexadecimal digits of the hash of a folder's files, or the commit of a hub id.
 
     Raises:
-        ModelError: When the re-encoder is not found.
+        ModelError: If the re-encoder is not found.
     """
     return _compute_revision(encoder, _read_file_states(encoder))
 

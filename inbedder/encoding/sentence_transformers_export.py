@@ -77,9 +77,9 @@ def export_model(pipeline: EncodingPipeline, folder: str | os.PathLike[str]) -> 
         folder: A new or empty folder.
 
     Raises:
-        InputError: When the folder is not empty, or the model's ``precision`` is not float32.
-        ModelError: When the weights cannot be written, or are two models'.
-        MissingExtraError: When sentence-transformers is not installed.
+        InputError: If the folder is not empty, or the model's ``precision`` is not float32.
+        ModelError: If the weights cannot be written, or are two models'.
+        MissingExtraError: If sentence-transformers is not installed.
     """
     target = expand_path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):

@@ -52,7 +52,7 @@ def encode_with_kwargs(
         ``convert_to_numpy=False`` a list of tensors.
 
     Raises:
-        InputError: When a keyword is not supported, or texts or instruction are passed twice.
+        InputError: If a keyword is not supported, or texts or instruction are passed twice.
     """
     _check_kwargs(kwargs)
     inputs = [value for value in (texts, kwargs.get("sentences"), kwargs.get("inputs")) if value is not None]

@@ -190,8 +190,7 @@ def cluster(
 
     Raises:
         InputError: If there is no text, the question is blank, k is out of range, labels and texts differ in number, the namer
-            is unknown,
-            embeddings come with several wordings, or no text gives an answer.
+            is unknown, embeddings come with several wordings, or no text gives an answer.
 
     Example:
         >>> from inbedder import cluster

@@ -47,7 +47,7 @@ class InstructedEmbedding(BaseEmbedding):
             **fields: ``instruction``, ``query_instruction``, and LlamaIndex's own fields such as ``embed_batch_size``.
 
         Raises:
-            InputError: When a field is unknown, or the stored model's files have changed.
+            InputError: If a field is unknown, or the stored model's files have changed.
         """
         name, stored = fields.pop("model_name", None), fields.pop("spec", None)
         if unknown := sorted(fields.keys() - type(self).model_fields.keys() - {"class_name"}):

@@ -122,7 +122,7 @@ class InstructedClusterer(ClusterMixin, _TextEstimator):
             **options: Fields of ``ClusterOptions``.
 
         Raises:
-            InputError: When an option is unknown.
+            InputError: If an option is unknown.
         """
         self.instruction = instruction
         self.model = model
@@ -192,7 +192,7 @@ class InstructedClassifier(ClassifierMixin, _TextEstimator):
             The classifier itself.
 
         Raises:
-            InputError: When X is not a list of strings, or y has a missing label, another length or only one category.
+            InputError: If X is not a list of strings, or y has a missing label, another length or only one category.
         """
         texts = _check_texts(X)
         labels = np.asarray(_check_labels(check_list("y", y)))

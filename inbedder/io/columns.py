@@ -54,7 +54,7 @@ def find_text_columns(records: Sequence[Mapping[str, Any]], requested: str | Seq
         At least one name.
 
     Raises:
-        InputError: When a column does not exist, or the text column is ambiguous.
+        InputError: If a column does not exist, or the text column is ambiguous.
     """
     columns = list_columns(records)
     names = [requested] if isinstance(requested, str) else list(dict.fromkeys(requested or ()))

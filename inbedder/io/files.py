@@ -34,7 +34,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         The temporary file. It is removed when the block raises, also on Ctrl-C.
 
     Raises:
-        InputError: When the target is not a regular file, the folder does not exist or is not writable, or the disk is full.
+        InputError: If the target is not a regular file, the folder does not exist or is not writable, or the disk is full.
     """
     target, mode = _resolve_target(path)
     with _report_write_errors(path), hold_temporary(target) as temporary:
@@ -57,7 +57,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         The temporary folder. It is removed when the block raises, also on Ctrl-C, and the target is unchanged.
 
     Raises:
-        InputError: When the folder cannot be created, or the disk is full.
+        InputError: If the folder cannot be created, or the disk is full.
     """
     target = Path(os.path.realpath(expand_path(path)))
     with _report_write_errors(path):

@@ -67,8 +67,8 @@ def iterate_rows(
         The row's number in the file, from 1, and the row, or the reason why it cannot be read.
 
     Raises:
-        InputError: When the file does not have the format of its suffix.
-        OSError: When the file cannot be opened or read.
+        InputError: If the file does not have the format of its suffix.
+        OSError: If the file cannot be opened or read.
     """
     source = expand_name(source)
     file_type = ".txt" if source == "-" else get_file_type(Path(source))

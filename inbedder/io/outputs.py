@@ -52,7 +52,7 @@ def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: b
             run programs or send data. Numbers are unchanged.
 
     Raises:
-        InputError: When the file type is unknown or the file cannot be written.
+        InputError: If the file type is unknown or the file cannot be written.
 
     Example:
         >>> from pathlib import Path
@@ -161,7 +161,7 @@ def open_vector_writer(path: Path, count: int) -> Iterator[VectorWriter]:
         The writer.
 
     Raises:
-        InputError: When the file cannot be written.
+        InputError: If the file cannot be written.
     """
     with atomic_write(path) as temporary, closing(VectorWriter(temporary, count)) as writer:
         yield writer

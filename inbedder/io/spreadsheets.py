@@ -54,8 +54,8 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
         The values of each row, with None for empty cells; empty cells at the end are left out.
 
     Raises:
-        InputError: When the file is not a workbook, or is damaged.
-        OSError: When the file cannot be opened.
+        InputError: If the file is not a workbook, or is damaged.
+        OSError: If the file cannot be opened.
     """
     openpyxl = import_openpyxl()
     with Path(path).open("rb") as file:
@@ -196,7 +196,7 @@ def write_sheet(columns: Sequence[str], rows: Sequence[Sequence[Any]], path: Pat
         path: An .xlsx file.
 
     Raises:
-        InputError: When there are more rows or columns than a sheet can hold.
+        InputError: If there are more rows or columns than a sheet can hold.
     """
     openpyxl = import_openpyxl()
     if len(rows) >= MAX_ROWS:

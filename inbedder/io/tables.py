@@ -98,7 +98,7 @@ def read_table(
         The table.
 
     Raises:
-        InputError: When the file, its type, a row or the column is not usable; the message says which.
+        InputError: If the file, its type, a row or the column is not usable; the message says which.
 
     Example:
         >>> from pathlib import Path
@@ -169,7 +169,7 @@ def stream_rows(
         The row's number in the file, from 1, and the row, or the reason why it cannot be read.
 
     Raises:
-        InputError: When the file or its type is not usable.
+        InputError: If the file or its type is not usable.
     """
     file_type, name = get_file_type(Path(source)), format_value(display_name or source)
     if source != "-" and file_type not in READABLE_TYPES:
@@ -227,7 +227,7 @@ def open_texts(
         The texts. Those of a copy are available only inside the block.
 
     Raises:
-        InputError: When the file, its type, a row or the column is not usable.
+        InputError: If the file, its type, a row or the column is not usable.
     """
     with _open_repeatable(source) as path:
         columns = find_columns(path, text_column, display_name=source, delimiter=delimiter)
@@ -287,7 +287,7 @@ def find_columns(
         The names of the text columns.
 
     Raises:
-        InputError: When a column does not exist, or there are no rows.
+        InputError: If a column does not exist, or there are no rows.
     """
     requested = [text_column] if isinstance(text_column, str) else list(text_column or ())
     needed_columns = [*requested, *([] if id_column is None else [id_column])] if requested else None

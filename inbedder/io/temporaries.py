@@ -42,7 +42,7 @@ def hold_temporary(target: Path, *, is_folder: bool = False) -> Iterator[Path]:
         The temporary. If the block does not rename it, it is removed, also on Ctrl-C.
 
     Raises:
-        OSError: When the temporary cannot be created.
+        OSError: If the temporary cannot be created.
     """
     remove_leftovers(target.parent)
     path, descriptor = _create(target, is_folder)

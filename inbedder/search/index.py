@@ -55,7 +55,7 @@ class Index:
             model: The model that it was built with; None loads the model when it is needed.
 
         Raises:
-            InputError: When the table was built with another model.
+            InputError: If the table was built with another model.
         """
         self.storage, self._model = storage, model
         if model is not None:
@@ -101,8 +101,8 @@ class Index:
             The index.
 
         Raises:
-            InputError: When the data or the folder cannot be used, or another process writes there.
-            MissingExtraError: When LanceDB is not installed.
+            InputError: If the data or the folder cannot be used, or another process writes there.
+            MissingExtraError: If LanceDB is not installed.
 
         Example:
             >>> from inbedder.search import Index
@@ -138,8 +138,8 @@ class Index:
             The index, which shows what other processes commit.
 
         Raises:
-            InputError: When there is no index, or it was built with another model.
-            MissingExtraError: When LanceDB is not installed.
+            InputError: If there is no index, or it was built with another model.
+            MissingExtraError: If LanceDB is not installed.
 
         Example:
             >>> from inbedder.search import Index
@@ -178,7 +178,7 @@ class Index:
             Number of rows added.
 
         Raises:
-            InputError: When a column or value does not fit, or another process writes.
+            InputError: If a column or value does not fit, or another process writes.
 
         Example:
             >>> from inbedder.search import Index
@@ -229,7 +229,7 @@ class Index:
             Number of rows deleted.
 
         Raises:
-            InputError: When another process writes.
+            InputError: If another process writes.
 
         Example:
             >>> from inbedder.search import Index
@@ -252,7 +252,7 @@ class Index:
             Number of rows changed.
 
         Raises:
-            InputError: When an id or a column is unknown, a value does not fit, or another process writes.
+            InputError: If an id or a column is unknown, a value does not fit, or another process writes.
 
         Example:
             >>> from inbedder.search import Index
@@ -300,7 +300,7 @@ class Index:
             The column's name.
 
         Raises:
-            InputError: When the sample is too small, or another process writes.
+            InputError: If the sample is too small, or another process writes.
 
         Example:
             >>> from inbedder.search import Index
@@ -369,8 +369,8 @@ class Index:
             instructed_score and the model's answer.
 
         Raises:
-            InputError: When the index is empty, the filter or the query cannot be used, or a number is out of range.
-            MissingExtraError: When pandas is not installed.
+            InputError: If the index is empty, the filter or the query cannot be used, or a number is out of range.
+            MissingExtraError: If pandas is not installed.
 
         Example:
             >>> from inbedder.search import Index
@@ -392,7 +392,7 @@ class Index:
             keep: Age at which replaced versions are removed; processes that read a younger one can continue.
 
         Raises:
-            InputError: When another process writes, or the disk is full.
+            InputError: If another process writes, or the disk is full.
 
         Example:
             >>> from inbedder.search import Index

@@ -58,7 +58,7 @@ def describe_index(storage: Storage) -> dict[str, Any]:
         Rows, columns, model, engine and instructions, in types that json writes.
 
     Raises:
-        InputError: When its metadata cannot be read.
+        InputError: If its metadata cannot be read.
     """
     spec = storage.spec
     instructions = [

@@ -62,7 +62,7 @@ def read_rows(data: Data, *, text_column: str = TEXT, id_column: str | None = No
         The rows.
 
     Raises:
-        InputError: When a text, an id or a column is missing, an id occurs twice, or a column's name cannot be used.
+        InputError: If a text, an id or a column is missing, an id occurs twice, or a column's name cannot be used.
     """
     if isinstance(data, Rows):
         return data
@@ -166,7 +166,7 @@ def to_typed_array(values: Sequence[Any], arrow_type: Any = None, name: str = ""
         A pyarrow array of n values.
 
     Raises:
-        InputError: When a value does not fit the type.
+        InputError: If a value does not fit the type.
     """
     pa, _ = import_parquet()
     cells = [value for value in values if value is not None]

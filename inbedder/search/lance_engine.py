@@ -57,7 +57,7 @@ def translate_engine_errors(folder: Path) -> Iterator[None]:
         Nothing.
 
     Raises:
-        InputError: When the disk is full, or files cannot be read or written.
+        InputError: If the disk is full, or files cannot be read or written.
     """
     try:
         yield

@@ -51,8 +51,8 @@ def search_rows(
         At most k rows, the best first.
 
     Raises:
-        InputError: When the index is empty, the filter cannot be used, or a number is out of range.
-        MissingExtraError: When pandas is not installed.
+        InputError: If the index is empty, the filter cannot be used, or a number is out of range.
+        MissingExtraError: If pandas is not installed.
     """
     pd = import_extra("pandas", "search")
     k, candidates = check_integer("k", k, 1, MAX_RESULTS), check_integer("candidates", candidates, 1, MAX_RESULTS)

@@ -48,7 +48,7 @@ def find_candidates(
         part; and the cosines of the rows' generic vectors and the query's.
 
     Raises:
-        InputError: When the filter fails on a row, or the index is damaged.
+        InputError: If the filter fails on a row, or the index is damaged.
     """
     selection = [*columns, *([GENERIC] if query else [])]
 
@@ -86,7 +86,7 @@ def mix_scores(
         The weighted mean, shape (n,), and the weight.
 
     Raises:
-        InputError: When the weight is out of range.
+        InputError: If the weight is out of range.
     """
     if weight == "auto":
         instructed_spread, generic_spread = float(instructed.std()), float(generic.std())

@@ -23,7 +23,7 @@ def check_filter(storage: Storage, where: str) -> None:
         where: The filter.
 
     Raises:
-        InputError: When the filter cannot be parsed to its end, or names an unknown column.
+        InputError: If the filter cannot be parsed to its end, or names an unknown column.
     """
     if not isinstance(where, str):
         raise InputError(f'The filter must be a string such as "stars < 3", not {format_value(where)}.')

@@ -59,7 +59,7 @@ class Storage:
             The table.
 
         Raises:
-            InputError: When the folder holds a finished index, an unfinished one of another model or table, or anything else.
+            InputError: If the folder holds a finished index, an unfinished one of another model or table, or anything else.
         """
         path = Path(folder)
         cls.check_new(path)
@@ -86,7 +86,7 @@ class Storage:
             path: A new or empty folder, or one with an unfinished index.
 
         Raises:
-            InputError: When it holds a finished index, or other files.
+            InputError: If it holds a finished index, or other files.
         """
         table = cls._open_table(path)
         if table is not None:
@@ -108,7 +108,7 @@ class Storage:
             The table, which shows what other processes commit.
 
         Raises:
-            InputError: When the folder holds no index.
+            InputError: If the folder holds no index.
         """
         path = expand_path(folder)
         table = cls._open_table(path)
@@ -140,7 +140,7 @@ class Storage:
         """Everything that decides the vectors.
 
         Raises:
-            InputError: When the table's metadata is damaged.
+            InputError: If the table's metadata is damaged.
         """
         try:
             return VectorSpec.from_json(self.schema.metadata[SPEC_KEY.encode()])
@@ -212,7 +212,7 @@ class Storage:
             rows: A pyarrow table of the table's columns.
 
         Raises:
-            InputError: When they cannot be written.
+            InputError: If they cannot be written.
         """
         with translate_engine_errors(self.folder):
             self.table.add(rows)
@@ -224,7 +224,7 @@ class Storage:
             rows: A pyarrow table of ids and some or all other columns.
 
         Raises:
-            InputError: When they cannot be written.
+            InputError: If they cannot be written.
         """
         with translate_engine_errors(self.folder):
             self.table.merge_insert(ID).when_matched_update_all().execute(rows)
@@ -239,7 +239,7 @@ class Storage:
             Number of rows removed.
 
         Raises:
-            InputError: When they cannot be removed.
+            InputError: If they cannot be removed.
         """
         with translate_engine_errors(self.folder):
             filters = [write_id_filter(ids[start : start + MAX_FILTER_IDS]) for start in range(0, len(ids), MAX_FILTER_IDS)]
@@ -252,7 +252,7 @@ class Storage:
             field: Name, type and metadata, a pyarrow field.
 
         Raises:
-            InputError: When it cannot be written.
+            InputError: If it cannot be written.
         """
         with translate_engine_errors(self.folder):
             self.table.add_columns(field)
@@ -265,7 +265,7 @@ class Storage:
             **metadata: Values by key.
 
         Raises:
-            InputError: When they cannot be written.
+            InputError: If they cannot be written.
         """
         with translate_engine_errors(self.folder):
             self.table.update_field_metadata({"path": column, "metadata": metadata})
@@ -298,7 +298,7 @@ class Storage:
             keep: Age at which replaced versions are removed; processes that read a younger one can continue.
 
         Raises:
-            InputError: When the table cannot be written.
+            InputError: If the table cannot be written.
         """
         with translate_engine_errors(self.folder):
             self.table.optimize(cleanup_older_than=keep, delete_unverified=True)

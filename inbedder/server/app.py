@@ -40,7 +40,7 @@ def make_app(models: Mapping[str, InBedder], settings: Settings) -> FastAPI:
         An ASGI app.
 
     Raises:
-        InputError: When the API key cannot be used, or is missing although other machines could connect.
+        InputError: If the API key cannot be used, or is missing although other machines could connect.
 
     Example:
         >>> from inbedder import InBedder

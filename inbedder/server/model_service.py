@@ -194,7 +194,7 @@ class ServedModel:
             Vectors, shape (n, d), and the number of tokens.
 
         Raises:
-            RefusalError: When the request exceeds a limit, or the vectors cannot have that length.
+            RefusalError: If the request exceeds a limit, or the vectors cannot have that length.
         """
         truncate_dim = self._check_dimensions(dimensions, instruction)
         encoder, tokens = self.prepare_prompts(texts, instruction, truncate)

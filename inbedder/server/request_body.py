@@ -76,7 +76,7 @@ def parse_fields(body: bytes, schema: type[Schema], settings: Settings) -> Schem
         The fields of the request. Their strings encode as UTF-8: lone surrogates become U+FFFD.
 
     Raises:
-        RequestValidationError: When the body is not JSON, is out of bounds or does not fit the schema.
+        RequestValidationError: If the body is not JSON, is out of bounds or does not fit the schema.
 
     Example:
         >>> from inbedder.server.request_body import parse_fields

@@ -33,8 +33,8 @@ def serve(settings: Settings, on_listening: Callable[[str], None] = lambda addre
         on_listening: Called with the address when the server listens.
 
     Raises:
-        InputError: When a setting cannot be used, or the address is in use.
-        ModelError: When a model cannot be loaded.
+        InputError: If a setting cannot be used, or the address is in use.
+        ModelError: If a model cannot be loaded.
     """
     settings.read_key()
     settings.warn_of_readable_key()

@@ -163,7 +163,7 @@ def load_settings(config: str | os.PathLike[str] | None = None, **overrides: Any
         The settings.
 
     Raises:
-        InputError: When a setting is unknown or out of range, or the file cannot be read. No value is shown: it may be a key.
+        InputError: If a setting is unknown or out of range, or the file cannot be read. No value is shown: it may be a key.
 
     Example:
         >>> from inbedder.server.settings import load_settings

@@ -144,7 +144,7 @@ def parse_pooling(name: str) -> tuple[str, int | None]:
         The pooling and, if the name contains one, the layer.
 
     Raises:
-        InputError: When the name is unknown.
+        InputError: If the name is unknown.
     """
     if name in POOLINGS and "embedding" not in POOLINGS[name].families:
         return name, None
@@ -227,7 +227,7 @@ def mask_positions(pooling: str, prompt: Tensor, generated: Tensor) -> Tensor:
         bool, shape (batch, P + G - 1).
 
     Raises:
-        InputError: When the pooling does not read the hidden states of a prompt and its answer.
+        InputError: If the pooling does not read the hidden states of a prompt and its answer.
     """
     keep = POOLINGS[pooling].keep if pooling in POOLINGS else None
     if keep is None:

@@ -36,7 +36,7 @@ def quantize_vectors(vectors: NDArray[Any], precision: str) -> NDArray[Any]:
         int8 or uint8, shape (..., d), or (..., ceil(d / 8)) for packed bits.
 
     Raises:
-        InputError: When the precision is unknown.
+        InputError: If the precision is unknown.
 
     Example:
         >>> import numpy as np

@@ -71,7 +71,7 @@ class VectorFormat:
             Shape (..., truncate_dim), or (..., ceil(truncate_dim / 8)) for packed bits.
 
         Raises:
-            InputError: When the vectors are shorter than ``truncate_dim``.
+            InputError: If the vectors are shorter than ``truncate_dim``.
         """
         vectors = truncate_vectors(vectors, self.truncate_dim)
         return quantize_vectors(normalize_vectors(vectors) if self.normalize_embeddings else vectors, self.precision)
@@ -88,7 +88,7 @@ def truncate_vectors(vectors: Vectors, truncate_dim: int | None) -> Vectors:
         A view of shape (..., truncate_dim).
 
     Raises:
-        InputError: When ``truncate_dim`` is larger than d.
+        InputError: If ``truncate_dim`` is larger than d.
     """
     if truncate_dim is not None and truncate_dim > vectors.shape[-1]:
         raise InputError(
@@ -149,7 +149,7 @@ def check_finite(vectors: V) -> V:
         The same array.
 
     Raises:
-        ModelError: When a text has such a value.
+        ModelError: If a text has such a value.
     """
     bad_rows = np.flatnonzero(~np.isfinite(vectors).all(axis=(*range(vectors.ndim - 2), -1)))
     if len(bad_rows):
@@ -198,7 +198,7 @@ def similarity(a: Any, b: Any) -> Vectors:
         float32, shape (n, m); 0 for a zero vector.
 
     Raises:
-        InputError: When vectors are uint8, or their lengths differ.
+        InputError: If vectors are uint8, or their lengths differ.
 
     Example:
         >>> from inbedder import InBedder

@@ -57,7 +57,7 @@ def measure_agreement(rows: Sequence[RatedPair], other_ratings: Sequence[Path]) 
         of the first rater with the others.
 
     Raises:
-        InputError: When no row has a rating of each rater.
+        InputError: If no row has a rating of each rater.
     """
     raters = [{(row.pair, row.condition): row.label for row in rows}]
     for path in other_ratings:

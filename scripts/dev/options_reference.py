@@ -23,10 +23,10 @@ INTRODUCTION = """# Options of a model
 `EncodingOptions`, and `cache`, `cache_size` and `text_memory`. `model.options` holds the values in use; `model.spec`, a
 `VectorSpec`, holds what determines a vector.
 
-All commands that load a model (`embed`, `answer`, `cluster`, `compare-wordings`, `assign`, `evaluate`, `index build`,
-`serve`) offer the same command-line options. `inbedder serve` also reads each option, except `trust_remote_code`, from
-its YAML file and from the environment, where `max_length` is `INBEDDER_MAX_LENGTH`. A server never runs code from a
-model's repository.
+All commands that load a model (`embed`, `answer`, `cluster`, `classify`, `suggest`, `compare-wordings`, `assign`,
+`evaluate`, `index build`, `serve`) offer the same command-line options. `inbedder serve` also reads each option, except
+`trust_remote_code`, from its YAML file and from the environment, where `max_length` is `INBEDDER_MAX_LENGTH`. A server
+never runs code from a model's repository.
 
 `scripts/dev/options_reference.py` writes this page.
 """

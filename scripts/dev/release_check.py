@@ -40,11 +40,22 @@ def read_version(name: str, pattern: str) -> str | None:
     return match[1] if match else None
 
 
+def list_wheel_problems(version: str) -> Iterator[str]:
+    """Yield the wheels that install other packages than their own."""
+    for import_name in IMPORT_NAMES:
+        for wheel in sorted((ROOT / "dist").glob(f"{import_name}-{version}-*.whl")):
+            names = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+            if names != {import_name}:
+                yield f"{wheel.name} installs {', '.join(sorted(names))}."
+
+
 def list_problems(version: str) -> Iterator[str]:
     """Yield the problems that prevent a release of this commit."""
     for name, pattern in (("CITATION.cff", r"^version: (.+)$"), ("CHANGELOG.md", r"^## (\S+)$")):
         if (version_found := read_version(name, pattern)) != version:
             yield f"{name} is about {version_found}, inbedder/__init__.py about {version}."
+    if read_version("inbedder/errors.py", r"^RELEASED = (\w+)$") != "True":
+        yield "inbedder/errors.py has RELEASED = False, so messages would install from a clone. Set it to True."
     if run_git("status", "--porcelain"):
         yield "The tree has changes that are not committed."
     if run_git("tag", "--list", f"v{version}"):
@@ -53,11 +64,7 @@ def list_problems(version: str) -> Iterator[str]:
         commits = run_git("log", "--format=%h", f"{last_tag}..HEAD", "--", WEIGHTS).split()
         if len(commits) > 2:
             yield f"Weights changed {len(commits)} times since {last_tag}; each model's may change once: {' '.join(commits)}"
-    for import_name in IMPORT_NAMES:
-        for wheel in sorted((ROOT / "dist").glob(f"{import_name}-{version}-*.whl")):
-            names = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-            if names != {import_name}:
-                yield f"{wheel.name} installs {', '.join(sorted(names))}."
+    yield from list_wheel_problems(version)
 
 
 def main() -> int:

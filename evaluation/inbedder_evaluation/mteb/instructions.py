@@ -97,7 +97,7 @@ def select_sets(kinds: Sequence[str] = (), names: Sequence[str] = ()) -> list[In
         The sets of any of the kinds or names, in file order; all sets when both are empty.
 
     Raises:
-        InputError: When a kind or name is not in the list.
+        InputError: If a kind or name is not in the list.
     """
     sets = read_instructed_sets()
     _check_known("kind", kinds, (known_set.kind for known_set in sets))

@@ -163,7 +163,7 @@ def measure(
         The cell; scores times 100.
 
     Raises:
-        InputError: When mteb cannot load the set.
+        InputError: If mteb cannot load the set.
     """
     import mteb
 
@@ -216,7 +216,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @with_model_options
 def main(
     output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; a rerun keeps its finished cells.")],
-    model: Annotated[list[str], typer.Option(help="mini, small, a hub id or a folder; repeatable.")] = [],  # noqa: B006
+    model: Annotated[list[str], typer.Option(help="a bundled model, a hub id or a folder; repeatable.")] = [],  # noqa: B006
     baseline: Annotated[list[str], typer.Option(help="Model of mteb or sentence-transformers; repeatable.")] = [],  # noqa: B006
     kind: Annotated[list[str], typer.Option(help="mteb's type of task, such as STS; repeatable. Default: all.")] = [],  # noqa: B006
     task: Annotated[list[str], typer.Option(help="mteb's name of a set; repeatable. Default: all 56.")] = [],  # noqa: B006

@@ -31,7 +31,7 @@ class ChatEndpoint:
             model: The endpoint's name of the model.
 
         Raises:
-            MissingExtraError: When openai is not installed.
+            MissingExtraError: If openai is not installed.
         """
         try:
             from openai import OpenAI
@@ -52,7 +52,7 @@ class ChatEndpoint:
             n answers; empty where the model declines.
 
         Raises:
-            ModelError: When a request fails after its retries; the message never holds the key.
+            ModelError: If a request fails after its retries; the message never holds the key.
         """
         with ThreadPoolExecutor(batch_size) as executor:
             try:

@@ -92,7 +92,7 @@ def load_generative(name: str, dataset: str, batch_size: int = 8, **options: Any
         The model.
 
     Raises:
-        ModelError: When the model does not generate text, such as a masked LM.
+        ModelError: If the model does not generate text, such as a masked LM.
     """
     options = {"max_length": MAX_LENGTH, "max_new_tokens": NEW_TOKENS} | options
     model = InBedder(name, template=FewShotPrompts(dataset, "causal").template, **options)

@@ -80,7 +80,7 @@ class FewShotPrompts:
             Instruction and examples, one per line.
 
         Raises:
-            InputError: When there are too few examples.
+            InputError: If there are too few examples.
         """
         unit, sentences = self.examples_per_unit, {row["sentence1"], row["sentence2"]}
         starts = [i for i in range(0, len(examples), unit) if {examples[i].sentence1, examples[i].sentence2} != sentences]

@@ -76,7 +76,7 @@ def load_questions(name: str, folder: Path, seed: int = 0) -> Questions:
         The sampled rows, as ``prompts/in_context.yaml`` writes them.
 
     Raises:
-        InputError: When there is no such set, or a file is missing.
+        InputError: If there is no such set, or a file is missing.
     """
     known_set, form = find_set(KIND, name), read_prompts("in_context")[name]
     splits = []
@@ -155,7 +155,7 @@ def load_language_model(name: str) -> InBedder:
         The model; its prompt is the context and the question.
 
     Raises:
-        ModelError: When the model is not a causal LM.
+        ModelError: If the model is not a causal LM.
     """
     length = MAX_PROMPT_TOKENS + MAX_EXAMPLE_TOKENS
     model = InBedder(name, template="prefix", max_length=length, max_new_tokens=NEW_TOKENS, beside="none")
@@ -206,7 +206,7 @@ def main(
     output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; a rerun keeps its finished cells.")],
     data: Annotated[Path, typer.Option(help="Folder of known sets.")],
     language_model: Annotated[str, typer.Option(help="A causal LM that answers; the paper uses EleutherAI/gpt-j-6b.")],
-    model: Annotated[list[str], typer.Option(help="mini, small, a hub id or a folder; repeatable.")] = [],  # noqa: B006
+    model: Annotated[list[str], typer.Option(help="a bundled model, a hub id or a folder; repeatable.")] = [],  # noqa: B006
     baseline: Annotated[list[str], typer.Option(help="Model of mteb or sentence-transformers; repeatable.")] = [],  # noqa: B006
     task: Annotated[list[str], typer.Option(help="sst5 or mrpc; repeatable.")] = ["sst5", "mrpc"],  # noqa: B006
     seed: Annotated[int, typer.Option(help="Seed of the sampled rows.")] = 0,

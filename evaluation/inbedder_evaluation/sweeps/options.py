@@ -59,7 +59,7 @@ class Sweep:
             Main scores by embedder and task.
 
         Raises:
-            InputError: When the output is not a .json file.
+            InputError: If the output is not a .json file.
         """
         if self.output.suffix != ".json":
             raise InputError(f"{self.output} must be a .json file; the figure is written next to it.")

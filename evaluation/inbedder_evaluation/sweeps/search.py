@@ -158,7 +158,7 @@ def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
 def main(
     output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure has the same name and ends in .png.")],
     data: Annotated[Path, typer.Option(help="Folder of the known sets.")],
-    model: Annotated[str, typer.Option(help="mini, small, a hub id or a folder.")] = "mini",
+    model: Annotated[str, typer.Option(help="a bundled model, a hub id or a folder.")] = "mini",
     limit: Annotated[int, typer.Option(min=100, help="Maximum number of rows per set.")] = 1500,
     queries: Annotated[int, typer.Option(min=10, help="Number of queries per set.")] = 300,
     sample: Annotated[int, typer.Option(min=50, help="Number of texts read to fit the guided vectors.")] = 500,

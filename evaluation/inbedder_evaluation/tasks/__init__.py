@@ -74,7 +74,7 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
         The tasks. Tasks that the data do not support, such as contrast triplets of nested labels, are skipped with a warning.
 
     Raises:
-        InputError: When the data do not exist, criteria are missing, or no task has such a name.
+        InputError: If the data do not exist, criteria are missing, or no task has such a name.
     """
     data = data or Data()
     if data.source is not None and not data.source.exists():

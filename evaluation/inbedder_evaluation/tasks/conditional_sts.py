@@ -50,7 +50,7 @@ class ConditionalSTS:
             to_predict: Whether the pairs need no ratings, because their similarities are only predicted.
 
         Raises:
-            InputError: When there are fewer than two pairs, a field is missing, or the ratings are all the same.
+            InputError: If there are fewer than two pairs, a field is missing, or the ratings are all the same.
         """
         for number, row in enumerate(rows, 1):
             for column in ("sentence1", "sentence2", instruction):
@@ -171,7 +171,7 @@ def read_csts(
         The task.
 
     Raises:
-        InputError: When a column, a text or a rating is missing, the labels are hidden, as in the authors' test file, or
+        InputError: If a column, a text or a rating is missing, the labels are hidden, as in the authors' test file, or
             predictions are limited to some of the rows.
     """
     if to_predict and limit is not None:

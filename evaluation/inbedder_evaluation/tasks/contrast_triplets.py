@@ -74,7 +74,7 @@ def draw_triplets(first: Sequence[str], second: Sequence[str], count: int = 4000
         int64, shape (count, 3): anchor, row with only the first label in common, row with only the second label in common.
 
     Raises:
-        NothingToMeasureError: When no anchor has both kinds of counterpart.
+        NothingToMeasureError: If no anchor has both kinds of counterpart.
     """
     cells: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, cell in enumerate(zip(first, second, strict=True)):

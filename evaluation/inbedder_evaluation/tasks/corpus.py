@@ -69,7 +69,7 @@ def make_corpus(
         The corpus.
 
     Raises:
-        InputError: When there are not two criteria, a column is missing, or a criterion has a single class.
+        InputError: If there are not two criteria, a column is missing, or a criterion has a single class.
     """
     if len(criteria) != 2:
         raise InputError(f"Two criteria are needed; {len(criteria)} given. Give --criterion column=question twice.")
@@ -119,7 +119,7 @@ def load_corpus(name: str, folder: Path, limit: int | None = None) -> TwoCriteri
         The corpus.
 
     Raises:
-        InputError: When the name is unknown or the rows cannot be read.
+        InputError: If the name is unknown or the rows cannot be read.
     """
     known_set = find_set("corpus", name)
     rows = [_with_single_labels(row) for row in read_rows(str(folder / str(known_set.file)))]

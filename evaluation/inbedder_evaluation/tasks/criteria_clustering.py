@@ -28,7 +28,7 @@ class CriteriaClustering:
             protocol: "k-means" or "paper", see ``group_vectors``.
 
         Raises:
-            NothingToMeasureError: When every text has its own class under a criterion.
+            NothingToMeasureError: If every text has its own class under a criterion.
         """
         for criterion, labels in zip(corpus.criteria, corpus.labels, strict=True):
             if len(set(labels)) >= len(labels):

@@ -35,7 +35,7 @@ class IntentEmotion:
             instructions: Instruction by criterion; None for those of the paper.
 
         Raises:
-            InputError: When a criterion has no triplets.
+            InputError: If a criterion has no triplets.
         """
         self.rows = rows
         self.info = info

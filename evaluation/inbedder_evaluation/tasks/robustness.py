@@ -71,7 +71,7 @@ class InstructionRobustness:
             protocol: "k-means" or "paper", see ``group_vectors``.
 
         Raises:
-            InputError: When a kind of instruction is missing, or the labels cannot be clustered.
+            InputError: If a kind of instruction is missing, or the labels cannot be clustered.
         """
         for kind in KINDS:
             if not instructions.get(kind):
@@ -150,7 +150,7 @@ def read_authors_instructions(path: Path) -> dict[str, dict[str, list[str]]]:
         Lists under "correct", "implicit" and "incorrect", by set.
 
     Raises:
-        InputError: When the file cannot be read or holds no such set.
+        InputError: If the file cannot be read or holds no such set.
     """
     try:
         instructions = {
@@ -176,7 +176,7 @@ def read_original_instruction(path: Path, name: str) -> str:
         The instruction.
 
     Raises:
-        InputError: When the file cannot be read or has no instruction of this set.
+        InputError: If the file cannot be read or has no instruction of this set.
     """
     instruction = _read_entries(path).get(name, {}).get("instruction")
     if not instruction:
@@ -208,7 +208,7 @@ def load_labelled_texts(name: str) -> LabelledTexts:
         The texts and their labels.
 
     Raises:
-        InputError: When the hub cannot be reached.
+        InputError: If the hub cannot be reached.
     """
     known_set = find_set("robustness", name)
     source, revision = known_set.pinned
@@ -229,6 +229,6 @@ def load_robustness(name: str, instructions: Mapping[str, list[str]], protocol: 
         The task.
 
     Raises:
-        InputError: When the hub cannot be reached.
+        InputError: If the hub cannot be reached.
     """
     return InstructionRobustness(load_labelled_texts(name), instructions, protocol)

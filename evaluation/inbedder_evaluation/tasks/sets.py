@@ -99,7 +99,7 @@ def find_set(kind: str, name: str) -> KnownSet:
         The set.
 
     Raises:
-        InputError: When there is no such set.
+        InputError: If there is no such set.
     """
     names = {known_set.name: known_set for known_set in read_sets() if known_set.kind == kind}
     if name not in names:

@@ -66,7 +66,7 @@ class StandardTask:
             All scores that are single numbers, times 100.
 
         Raises:
-            InputError: When the hub cannot be reached.
+            InputError: If the hub cannot be reached.
         """
         return self.evaluate_items(encode, seed).scores
 
@@ -176,7 +176,7 @@ def make_local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instr
         A task whose data are loaded.
 
     Raises:
-        InputError: When there is a single class, or no class has two texts.
+        InputError: If there is a single class, or no class has two texts.
     """
     if kind in ("clustering", "classification"):
         label = "labels" if kind == "clustering" else "label"
@@ -249,7 +249,7 @@ def load_reranking(kind: str, name: str, folder: Path) -> StandardTask:
         The task, its data loaded.
 
     Raises:
-        InputError: When a row lacks one of these fields.
+        InputError: If a row lacks one of these fields.
     """
     from datasets import Dataset
     from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData

@@ -111,8 +111,8 @@ def read_hub(path: str, revision: str, config: str | None = None, split: str = "
         The rows of the split.
 
     Raises:
-        MissingExtraError: When datasets is not installed.
-        InputError: When the hub cannot be reached or has no such set.
+        MissingExtraError: If datasets is not installed.
+        InputError: If the hub cannot be reached or has no such set.
     """
     try:
         from datasets import load_dataset

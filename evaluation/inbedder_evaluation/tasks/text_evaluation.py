@@ -34,7 +34,7 @@ class TextEvaluation:
             folder: Folder of the sets, with one subfolder each.
 
         Raises:
-            InputError: When the set has no human scores, or a text has no reference.
+            InputError: If the set has no human scores, or a text has no reference.
         """
         known_set = find_set("text evaluation", name)
         source = folder / str(known_set.file)

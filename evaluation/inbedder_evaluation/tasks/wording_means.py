@@ -39,7 +39,7 @@ class WordingMeans:
             protocol: "k-means" or "paper", see ``group_vectors``.
 
         Raises:
-            InputError: When there are too few wordings, or the labels cannot be clustered.
+            InputError: If there are too few wordings, or the labels cannot be clustered.
         """
         if len(wordings) <= max(SIZES):
             raise InputError(f"{data.name} has {len(wordings)} wordings; give at least {max(SIZES) + 1}.")

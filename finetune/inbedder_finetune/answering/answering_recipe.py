@@ -175,7 +175,7 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         The recipe.
 
     Raises:
-        RecipeError: When a setting is unknown, missing, out of range, or contradicts another.
+        RecipeError: If a setting is unknown, missing, out of range, or contradicts another.
 
     Example:
         >>> parse_recipe({"model": "facebook/opt-1.3b", "data": {"sources": ["qa.jsonl"]}}).max_length

@@ -32,7 +32,7 @@ def fit_language_filter(model: PreTrainedModel, name: str, languages: Languages,
         cache: Folder of cached vectors; None caches nothing.
 
     Raises:
-        RecipeError: When the file lacks a column, or has too few languages.
+        RecipeError: If the file lacks a column, or has too few languages.
     """
     rows = read_rows(languages.path)
     if not rows or any(row.get(column) in (None, "") for row in rows for column in COLUMNS):

@@ -95,7 +95,7 @@ def resolve_plan(recipe: AnsweringRecipe) -> Plan:
         The plan. Its micro-batch is the recipe's, or all rows of a process; ``memory`` may choose a smaller one.
 
     Raises:
-        RecipeError: When the rows of a step cannot be split evenly, or the package of a report is missing.
+        RecipeError: If the rows of a step cannot be split evenly, or the package of a report is missing.
     """
     schedule, processes = recipe.training, count_processes()
     check_reporting(schedule.report_to)

@@ -87,7 +87,7 @@ def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = Fals
         The rows, with unstripped answers.
 
     Raises:
-        RecipeError: When a row is bad; the message names the file and the row.
+        RecipeError: If a row is bad; the message names the file and the row.
     """
     name, rows, num_bad = get_source_name(source), [], 0
     for number, record in filter_records(_read_records(source, Path(folder), read_file), name, source.keep, source.drop_flags):
@@ -130,8 +130,8 @@ def find_right_choice(choices: Any, answer: Any) -> str:
         Text of the right choice.
 
     Raises:
-        ValueError: When the answer is not one of the choices.
-        TypeError: When the choices are not a list.
+        ValueError: If the answer is not one of the choices.
+        TypeError: If the choices are not a list.
 
     Example:
         >>> find_right_choice(["cat", "dog"], "B")
@@ -247,7 +247,7 @@ def load_rows(data: AnsweringData, seed: int = 0) -> list[Row]:
         The rows, source by source; the trainer shuffles them.
 
     Raises:
-        RecipeError: When a file or a row cannot be read, or a source has no row left.
+        RecipeError: If a file or a row cannot be read, or a source has no row left.
     """
     seed = seed if data.seed is None else data.seed
     rngs = [random.Random(f"{seed} {number} {get_source_name(source)}") for number, source in enumerate(data.sources)]
@@ -289,7 +289,7 @@ def hold_out(rows: Sequence[AnyRow], count: int, seed: int = 0) -> tuple[list[An
         The training rows and the held-out rows; they share no text.
 
     Raises:
-        RecipeError: When no training row is left.
+        RecipeError: If no training row is left.
     """
     if not count:
         return list(rows), []

@@ -42,7 +42,7 @@ def finetune(recipe: AnsweringRecipe) -> Path:
         ``inbedder.json`` with template and mask_length, a model card and the loss curve.
 
     Raises:
-        RecipeError: When the model cannot be trained by this recipe, memory or disk space runs out, or the output folder holds
+        RecipeError: If the model cannot be trained by this recipe, memory or disk space runs out, or the output folder holds
             checkpoints of another run.
     """
     from transformers import set_seed

@@ -70,7 +70,7 @@ def choose_family(loaded: LoadedModel, plan: ModelPlan, cache: str | None) -> Tr
         The family.
 
     Raises:
-        RecipeError: When the family lacks the pooling, or the model cannot read a text without its adapters.
+        RecipeError: If the family lacks the pooling, or the model cannot read a text without its adapters.
     """
     family = FAMILIES[loaded.kind]
     if plan.pooling not in (None, *list_poolings(loaded.kind)):

@@ -37,7 +37,7 @@ def load_trainable(plan: ModelPlan, schedule: AnsweringSchedule, processes: int)
         Model and tokenizer, in the dtype of the plan; ``prepare_model`` converts all but quantized weights to float32.
 
     Raises:
-        RecipeError: When ``max_length`` exceeds the model's limit, GPUs are missing, the model is an adapter itself, or LoRA
+        RecipeError: If ``max_length`` exceeds the model's limit, GPUs are missing, the model is an adapter itself, or LoRA
             would leave a head untrained.
     """
     if torch.cuda.is_available():
@@ -85,7 +85,7 @@ def prepare_model(model: PreTrainedModel, plan: ModelPlan, schedule: AnsweringSc
         The model, wrapped by peft when the plan has adapters.
 
     Raises:
-        RecipeError: When ``training.freeze`` matches no parameter, or the adapters do not fit.
+        RecipeError: If ``training.freeze`` matches no parameter, or the adapters do not fit.
     """
     lora = plan.lora
     if schedule.attention:

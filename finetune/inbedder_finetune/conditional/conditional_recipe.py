@@ -110,7 +110,7 @@ def parse_recipe(values: Mapping[str, Any]) -> ConditionalRecipe:
         The recipe.
 
     Raises:
-        RecipeError: When a setting is unknown, of another type, or contradicts another.
+        RecipeError: If a setting is unknown, of another type, or contradicts another.
 
     Example:
         >>> parse_recipe({"encoding": {"kind": "bi"}}).objective.loss

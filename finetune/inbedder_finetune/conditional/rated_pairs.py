@@ -44,7 +44,7 @@ def sample_pairs(rows: Sequence[RatedPair], count: int | None, seed: int = 0) ->
         The rows of the sampled pairs, in their order.
 
     Raises:
-        InputError: When there are fewer pairs.
+        InputError: If there are fewer pairs.
     """
     if count is None:
         return list(rows)
@@ -68,7 +68,7 @@ def split_development(rows: Sequence[RatedPair], count: int, seed: int = 0) -> t
         The training rows and the development rows, each in their order. A single sentence may occur in both.
 
     Raises:
-        InputError: When no training pair is left.
+        InputError: If no training pair is left.
     """
     names = list(dict.fromkeys(get_sentences(row) for row in rows))
     if count >= len(names):

@@ -40,9 +40,9 @@ def load_rated(recipe: ConditionalRecipe) -> tuple[list[RatedPair], list[RatedPa
         The training rows and the validation rows; the latter may be empty.
 
     Raises:
-        RecipeError: When a file is missing, two sentences are in both splits, or no training row (with Quad, no ordered pair)
+        RecipeError: If a file is missing, two sentences are in both splits, or no training row (with Quad, no ordered pair)
             or no validation row is left.
-        InputError: When a file's rows cannot be used (``read_rated_pairs``, ``split_development``, ``sample_pairs``).
+        InputError: If a file's rows cannot be used (``read_rated_pairs``, ``split_development``, ``sample_pairs``).
     """
     data = recipe.data
     splits: list[list[RatedPair]] = []
@@ -128,10 +128,10 @@ def finetune(recipe: ConditionalRecipe) -> Path:
         the loss curve.
 
     Raises:
-        RecipeError: When the rows do not fit the recipe, several processes are started, memory or disk space runs out, or the
+        RecipeError: If the rows do not fit the recipe, several processes are started, memory or disk space runs out, or the
             output folder holds another run or another kind of encoder.
-        InputError: When the rows cannot be used.
-        ModelError: When the base cannot be loaded, or the encoding does not fit it.
+        InputError: If the rows cannot be used.
+        ModelError: If the base cannot be loaded, or the encoding does not fit it.
     """
     from transformers import set_seed
 

@@ -158,7 +158,7 @@ def parse_recipe(values: Mapping[str, Any]) -> ContrastiveRecipe:
         The recipe.
 
     Raises:
-        RecipeError: When a setting is unknown, missing, out of range or without effect.
+        RecipeError: If a setting is unknown, missing, out of range or without effect.
 
     Example:
         >>> parse_recipe({"data": {"sources": ["pairs.jsonl"]}}).temperature

@@ -86,8 +86,8 @@ def make_data_cube_batches(
         Row indices of each batch, and for each row whether it is an anchor.
 
     Raises:
-        ModelError: When the model that measures margins cannot be loaded.
-        RecipeError: When the threshold leaves no anchor.
+        ModelError: If the model that measures margins cannot be loaded.
+        RecipeError: If the threshold leaves no anchor.
     """
     from inbedder import InBedder
 

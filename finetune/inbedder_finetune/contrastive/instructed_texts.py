@@ -91,7 +91,7 @@ def check_instructions(prompt_tokenizer: PromptTokenizer, instructions: Sequence
         instructions: Distinct instructions.
 
     Raises:
-        RecipeError: When an instruction is too long; the message names the first one.
+        RecipeError: If an instruction is too long; the message names the first one.
     """
     max_length = prompt_tokenizer.max_length
     for instruction in instructions:

@@ -38,7 +38,7 @@ class PairBatchSampler(BatchSampler):
             batches: Row indices of fixed batches, in the order of every epoch; None samples batches.
 
         Raises:
-            RecipeError: When a fixed batch is empty, mixes tasks, repeats a row or has an index out of range.
+            RecipeError: If a fixed batch is empty, mixes tasks, repeats a row or has an index out of range.
         """
         if batches is not None:
             check_batches(batches, pairs)
@@ -72,7 +72,7 @@ def check_batches(batches: Sequence[Sequence[int]], pairs: Sequence[Pair]) -> No
         pairs: The rows.
 
     Raises:
-        RecipeError: When a batch is empty, mixes tasks, repeats a row or has an index out of range.
+        RecipeError: If a batch is empty, mixes tasks, repeats a row or has an index out of range.
     """
     for number, batch in enumerate(batches):
         missing_rows = [row for row in batch if not 0 <= row < len(pairs)]

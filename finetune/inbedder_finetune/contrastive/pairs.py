@@ -71,7 +71,7 @@ def read_pairs(source: PairSource, folder: Path | str = ".", *, skip_bad: bool =
         The pairs, each with ``source.negative_count`` negatives.
 
     Raises:
-        RecipeError: When a row is bad; the message names the file, the row and the problem.
+        RecipeError: If a row is bad; the message names the file, the row and the problem.
     """
     make = {"medi": _read_medi, "qa": _read_qa, "nli": _read_nli}[source.format]
     rng = random.Random(f"{seed} {source.path} negatives")
@@ -215,7 +215,7 @@ def load_pairs(data: PairData, seed: int = 0) -> list[Pair]:
         The pairs, source by source, in the order of their files.
 
     Raises:
-        RecipeError: When a file or a row is bad, or a source has no row left.
+        RecipeError: If a file or a row is bad, or a source has no row left.
     """
     pairs = []
     for number, source in enumerate(data.sources):

@@ -67,7 +67,7 @@ def load_encoder(recipe: ContrastiveRecipe) -> Any:
         A SentenceTransformer in float32.
 
     Raises:
-        RecipeError: When the model does not exist, does not pool by the mean, has no fast tokenizer, or takes fewer tokens than
+        RecipeError: If the model does not exist, does not pool by the mean, has no fast tokenizer, or takes fewer tokens than
             ``max_length``.
     """
     from sentence_transformers import SentenceTransformer
@@ -115,7 +115,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
         Folder of the result, a sentence-transformers model, with a model card and the loss curve.
 
     Raises:
-        RecipeError: When the model or the batches do not fit, memory or disk space runs out, or the output folder holds another
+        RecipeError: If the model or the batches do not fit, memory or disk space runs out, or the output folder holds another
             run.
     """
     from transformers import set_seed

@@ -57,8 +57,8 @@ def compute_task_vectors(
         Vectors of shape (m, d), with tasks in the order of ``np.unique(task_ids)``.
 
     Raises:
-        InputError: When queries and task ids differ in number, or the sample is empty.
-        ModelError: When the named model cannot be loaded.
+        InputError: If queries and task ids differ in number, or the sample is empty.
+        ModelError: If the named model cannot be loaded.
     """
     if sample < 1:
         raise InputError(f"sample must be 1 or more, not {sample}.")
@@ -99,7 +99,7 @@ def compute_margins(queries: Array, positives: Array, negatives: Array) -> Float
         Margins from -2 (difficult) to 2 (easy), shape (n,).
 
     Raises:
-        InputError: When the shapes do not match.
+        InputError: If the shapes do not match.
     """
     query, positive, negative = (
         normalize_vectors(np.asarray(query, dtype=np.float64)) for query in (queries, positives, negatives)
@@ -132,7 +132,7 @@ def make_loss_mask(margins: Array, threshold: float, *, direction: str = "text")
         True where a row has a loss, shape (n,).
 
     Raises:
-        InputError: When the direction is unknown or a margin is not finite.
+        InputError: If the direction is unknown or a margin is not finite.
     """
     if direction not in ("text", "equation"):
         raise InputError(f"direction is {direction!r}; choose one of: text, equation.")
@@ -170,7 +170,7 @@ def arrange(
         Row indices of each batch; a batch holds rows of one task.
 
     Raises:
-        InputError: When lengths do not match, a margin is not finite, or the batch size is below 1.
+        InputError: If lengths do not match, a margin is not finite, or the batch size is below 1.
 
     Example:
         >>> arrange(["a", "a", "a", "b"], [0.1, 0.5, 0.3, 0.2], np.eye(2), batch_size=2)
@@ -210,7 +210,7 @@ def sample_batches(task_ids: Sequence[Any] | Array, batch_size: int, *, seed: in
         Row indices of each batch, with as many batches of each length as ``arrange`` returns.
 
     Raises:
-        InputError: When the batch size is below 1.
+        InputError: If the batch size is below 1.
     """
     rng = np.random.default_rng(seed)
     _, rows_by_task = _group_rows(task_ids, len(task_ids))
@@ -233,7 +233,7 @@ def measure_underfitting(
         (share above 0.8), moderate (above 0.5) and mild (others), as in figure 1b. All values are JSON types.
 
     Raises:
-        InputError: When lengths do not match or a margin is not finite.
+        InputError: If lengths do not match or a margin is not finite.
     """
     names, rows_by_task = _group_rows(task_ids, len(task_ids))
     is_underfitted = _check_margins(margins, len(task_ids)) < threshold

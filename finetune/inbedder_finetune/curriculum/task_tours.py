@@ -46,7 +46,7 @@ def order_tasks(similarity: Floats, *, method: Tour = "2-opt", steps: int = ANNE
         The m tasks, each once.
 
     Raises:
-        InputError: When the matrix is not square, not symmetric or not finite, the method is unknown, or steps is negative.
+        InputError: If the matrix is not square, not symmetric or not finite, the method is unknown, or steps is negative.
 
     Example:
         >>> angles = np.array([0.0, 2.0, 1.0, 3.0])
@@ -83,7 +83,7 @@ def measure_tour(similarity: Floats, order: Sequence[int]) -> float:
         Sum of the similarities of neighbours, including the last and the first task; 0 for fewer than two tasks.
 
     Raises:
-        InputError: When the matrix is not valid, or the order does not hold each task once.
+        InputError: If the matrix is not valid, or the order does not hold each task once.
     """
     checked, tour = check_similarity(similarity), [int(task) for task in order]
     if sorted(tour) != list(range(len(checked))):
@@ -101,7 +101,7 @@ def check_similarity(similarity: Floats) -> Floats:
         float64, exactly symmetric, with a diagonal of 0, shape (m, m).
 
     Raises:
-        InputError: When the matrix is not square, not symmetric or not finite.
+        InputError: If the matrix is not square, not symmetric or not finite.
     """
     try:
         checked = np.array(similarity, dtype=np.float64)
@@ -131,7 +131,7 @@ def build_greedy_tour(similarity: Floats, start: int = 0) -> list[int]:
         The m tasks, each once.
 
     Raises:
-        InputError: When the matrix is not valid.
+        InputError: If the matrix is not valid.
     """
     remaining = check_similarity(similarity)
     tour = [start] if len(remaining) else []
@@ -153,7 +153,7 @@ def run_two_opt(similarity: Floats, order: Sequence[int]) -> list[int]:
         A tour with at least the same value.
 
     Raises:
-        InputError: When the matrix is not valid.
+        InputError: If the matrix is not valid.
     """
     checked, tour = check_similarity(similarity), np.array(order, dtype=np.int64)
     tasks = len(tour)
