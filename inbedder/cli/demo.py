@@ -20,7 +20,7 @@ def demo(
     k: Annotated[str, typer.Option("-k", help="Number of groups of each question, or auto.")] = "auto",
     model: Model = "mini",
 ) -> None:
-    """Group 400 bundled questions to a bank by what the customers need, and by how they feel."""
+    """Group 400 bundled texts by two questions."""
     from inbedder.runtime.package_data import find_data_folder
 
     check_output(output, (".html",))

@@ -135,16 +135,17 @@ def test_a_damaged_grouping_fails_with_a_message(folder, grouping_folder, monkey
     assert "is damaged" in capsys.readouterr().err
 
 
-def test_the_chosen_number_and_the_tree_are_shown(folder, monkeypatch, capsys, make_model):
+def test_the_chosen_number_and_the_outline_are_shown(folder, monkeypatch, capsys, make_model):
     (folder / "many.txt").write_text("".join(f"thing {i} of {'red green blue'.split()[i % 3]} kind\n" for i in range(120)))
     options = ("-i", "What?", "-o", "r.html", "--model", make_model("opt"))
     assert run(monkeypatch, "cluster", "many.txt", *options) == 0
     page = (folder / "r.html").read_text(encoding="utf-8")
     assert "groups, chosen from 2 to" in page
     assert "groups, chosen from 2 to" in capsys.readouterr().err
-    assert run(monkeypatch, "cluster", "many.txt", *options, "-k", "9", "--method", "agglomerative") == 0
+    assert run(monkeypatch, "cluster", "many.txt", *options, "--levels", "4,9", "--method", "agglomerative") == 0
     page = (folder / "r.html").read_text(encoding="utf-8")
-    assert page.split('<div class="tree card">')[1].split('<div class="cards')[0].count("<li><p>") == 3
+    assert page.count('<li class="branch"') == 4
+    assert "9 groups in 4 branches" in page
     assert "chosen from" not in page
 
 
