@@ -31,10 +31,13 @@ REFERENCE_LINES = ("", *EMPTY_LINES)
 LIMIT_POSITION = 2 / 3
 """Position of the limit between the median cosines of the corpus (0) and of the lines without content (1)."""
 
-MIN_FOUND_SHARE, MAX_INVENTED_SHARE, MIN_EMPTY_POSITION = 0.17, 0.07, 0.25
-"""Minimum share of answers with a word of their text if a question's answers come from the texts: 0.19 and more for questions of
-topic, 0.14 and less for feelings, tones and judgements, whose names nobody writes. The maximum share in a group whose answers are
-invented, and the minimum position of the median of its cosines (see ``LIMIT_POSITION``)."""
+MIN_FOUND_SHARE = 0.17
+"""Minimum share of answers with a word of their text if answers come from the texts. Questions of topic have 0.19 or more;
+feelings and judgements, which texts rarely name, have 0.14 or less."""
+MAX_INVENTED_SHARE = 0.07
+"""Maximum share of answers with a word of their text in a group with invented answers."""
+MIN_EMPTY_POSITION = 0.25
+"""Minimum position of the median cosine of such a group (see ``LIMIT_POSITION``)."""
 MAX_READ_ROWS = 200
 """Maximum number of texts of a group that are compared with their answers."""
 
