@@ -98,16 +98,16 @@ def _load_stemmer() -> Any:
     return import_extra("snowballstemmer", "report").stemmer("english")
 
 
-def split_line(text: str, *, is_answer: bool = True) -> list[str]:
-    """Split an answer or a text into its words, with placeholders for what lies between them.
-
-    A text has filler words besides, such as "please" and "today", which say something only as an answer.
-    """
-    return _split_line(text, is_answer)[0]
+def split_line(text: str) -> list[str]:
+    """Split a text into its words, with placeholders for what lies between them."""
+    return _split_line(text, is_answer=True)[0]
 
 
 def _split_line(text: str, is_answer: bool) -> tuple[list[str], frozenset[str]]:
-    """Split a text into its words, and find the stopwords and names of users, in lower case, that have placeholders."""
+    """Split an answer or a text into its words, and find the stopwords and names of users, in lower case, that have placeholders.
+
+    A text has placeholders for filler words, too, such as "please" and "today", which say something only as an answer.
+    """
     users = [user.lower() for user in USER.findall(text)]
     text = strip_addresses(text, f" {START} ")
     words, end = [START], 0
