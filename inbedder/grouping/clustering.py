@@ -79,8 +79,8 @@ class ClusterResult(EditableGroups):
             top: Number of groups per text.
 
         Returns:
-            n rows of text, group (from 1), group_name, answer and fit (see ``group_distances.measure_fit``), and with ``top``
-            above 1 the shares of the best groups (see ``make_group_columns``).
+            n rows of text, group (from 1), group_name, answer, fit and between, and with ``top`` above 1 the shares of the best
+            groups (see ``make_group_columns``).
         """
         columns = {"text": self.texts, **make_group_columns([self], top)}
         return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
@@ -92,7 +92,8 @@ class ClusterResult(EditableGroups):
             top: Number of groups per text.
 
         Returns:
-            Columns text, group, group_name, answer and fit, and shares (see ``rows``); texts from a pandas column keep its index.
+            Columns text, group, group_name, answer, fit and between, and shares (see ``rows``); texts from a pandas column keep
+            its index.
 
         Raises:
             MissingExtraError: If pandas is not installed.

@@ -14,6 +14,7 @@ import numpy as np
 
 from inbedder.errors import TemplateError
 from inbedder.grouping.names.naming import deduplicate_names
+from inbedder.grouping.partition.between import find_second_groups
 from inbedder.grouping.partition.group_distances import measure_fit
 from inbedder.grouping.partition.group_shares import measure_group_shares
 from inbedder.grouping.partition.partition import mark_left_out
@@ -136,17 +137,18 @@ class GroupedTexts:
 
 
 def make_group_columns(results: Sequence[GroupedTexts], top: int = 1) -> dict[str, list[Any]]:
-    """Make the table columns of groupings: group, name, answer and fit of each text.
+    """Make the table columns of groupings: group, name, answer, fit and second group of each text.
 
     Args:
         results: Groupings of the same n texts.
         top: Number of groups per text.
 
     Returns:
-        "group" (from 1), "group_name", "answer" and "fit" (see ``group_distances.measure_fit``), n values each. With several
-        groupings the question follows each name, as in "group: What is it about?". The number and the fit of a text that fits no
-        group are None. With ``top`` above 1 also "share" and, for the next best groups, "group_2", "group_name_2", "share_2", ...
-        (see ``group_shares.measure_group_shares``).
+        "group" (from 1), "group_name", "answer", "fit" (see ``group_distances.measure_fit``) and "between", n values each: the
+        name of the group to which the answer of a text between two groups belongs (see ``partition.between``), else None. With
+        several groupings the question follows each name, as in "group: What is it about?". The number and the fit of a text
+        that fits no group are None. With ``top`` above 1 also "share" and, for the next best groups, "group_2", "group_name_2",
+        "share_2", ... (see ``group_shares.measure_group_shares``).
     """
     columns: dict[str, list[Any]] = {}
     for result, suffix in zip(results, make_column_suffixes(results), strict=True):
@@ -158,6 +160,8 @@ def make_group_columns(results: Sequence[GroupedTexts], top: int = 1) -> dict[st
         columns[f"fit{suffix}"] = [
             None if math.isnan(fit) else round(fit, 3) for fit in measure_fit(result.embeddings, fitting).tolist()
         ]
+        second = find_second_groups(result.embeddings, fitting, result.answers)
+        columns[f"between{suffix}"] = [names[label] if label >= 0 else None for label in second.tolist()]
         if top > 1 and fitting.max() >= 0:
             columns |= _make_share_columns(result, fitting, top, suffix)
     return columns

@@ -167,3 +167,9 @@ def _load_list(code: str) -> frozenset[str]:
 @cache
 def _load_parser(name: str) -> Any:
     return getattr(import_extra("budoux", "report"), f"load_default_{name}_parser")()
+
+
+def split_answer(answer: str) -> list[str]:
+    """Split an answer into its words in lower case, without stopwords unless there are no other words."""
+    tokens = answer.casefold().split()
+    return [token for token in tokens if token not in load_stopwords()] or tokens

@@ -121,7 +121,9 @@ def test_cluster_writes_page_and_table_for_several_instructions(folder, monkeypa
     page = (folder / "r.html").read_text(encoding="utf-8")
     assert "What?" in page and "Who?" in page
     lines = (folder / "r.csv").read_text().splitlines()
-    assert lines[0].startswith("id,review,stars,group: What?,group_name: What?,answer: What?,fit: What?,group: Who?,")
+    assert lines[0].startswith(
+        "id,review,stars,group: What?,group_name: What?,answer: What?,fit: What?,between: What?,group: Who?,"
+    )
     assert len(lines) == 1 + 4
     assert "Written: r.html, r.csv" in capsys.readouterr().err
 

@@ -49,10 +49,10 @@ def test_a_table_comes_back_with_all_its_columns_and_rows_in_their_order(folder,
     assert "Skipped 2 bad rows." in errors
     assert "The written table leaves out 1 unreadable row." in errors
     rows_read = read_rows("out.csv")
-    assert list(rows_read[0]) == [*OWN, "group", "group_name", "answer", "fit"]
+    assert list(rows_read[0]) == [*OWN, "group", "group_name", "answer", "fit", "between"]
     assert [row["id"] for row in rows_read] == ["000", "001", "9", "002", "003"]
     assert [row["day"] for row in rows_read] == ["2024-01-31", "2024-02-01", "2024-01-01", "2024-02-02", "2024-02-03"]
-    assert [rows_read[2][name] for name in ("group", "group_name", "answer", "fit")] == [""] * 4
+    assert [rows_read[2][name] for name in ("group", "group_name", "answer", "fit", "between")] == [""] * 5
     assert {row["group"] for row in rows_read} == {"1", "2", ""}
     assert all(-1 <= float(row["fit"]) <= 1 for row in rows_read if row["fit"])
     typed = read_rows("out.parquet")
@@ -67,7 +67,7 @@ def test_a_column_of_the_user_is_not_replaced(folder, monkeypatch, make_model):
     (folder / "t.csv").write_text("text,group,answer\n" + "".join(f"{text},mine,{i}\n" for i, text in enumerate(TEXTS)))
     assert run(monkeypatch, "cluster", "t.csv", "-i", "What?", "-k", "2", "--model", make_model("bert"), "-o", "out.csv") == 0
     rows_read = read_rows("out.csv")
-    assert list(rows_read[0]) == ["text", "group", "answer", "group_2", "group_name", "answer_2", "fit"]
+    assert list(rows_read[0]) == ["text", "group", "answer", "group_2", "group_name", "answer_2", "fit", "between"]
     assert [(row["group"], row["answer"]) for row in rows_read] == [("mine", str(i)) for i in range(4)]
 
 

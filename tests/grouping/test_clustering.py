@@ -22,7 +22,7 @@ def test_a_result_holds_one_entry_per_text_and_per_group(model):
     assert all(text in TEXTS for texts in result.examples for text in texts)
     assert sum(sum(counts.values()) for counts in result.label_agreements["label"].composition) == len(TEXTS)
     frame = result.to_frame()
-    assert frame.columns.tolist() == ["text", "group", "group_name", "answer", "fit"]
+    assert frame.columns.tolist() == ["text", "group", "group_name", "answer", "fit", "between"]
     assert frame["group"].tolist() == (result.labels + 1).tolist()
     assert frame["group_name"].tolist() == [result.names[label] for label in result.labels]
     assert frame.index.tolist() == list(range(len(TEXTS)))

@@ -41,5 +41,5 @@ def test_columns_of_several_questions_name_the_question():
     assert columns["group: What is it?"] == columns["group: What is it? (again)"] == [1, 2]
     assert columns["group: Who?"] == [1, 1]
     assert columns["answer: Who?"] == ["answer 0", "answer 0"]
-    assert len(columns) == 12
-    assert list(make_group_columns(results[:1])) == ["group", "group_name", "answer", "fit"]
+    assert len(columns) == 15
+    assert list(make_group_columns(results[:1])) == ["group", "group_name", "answer", "fit", "between"]

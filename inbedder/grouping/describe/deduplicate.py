@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.grouping.partition.partition import mark_left_out
-from inbedder.prompting.stopwords import load_stopwords
+from inbedder.prompting.words import split_answer
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
@@ -136,8 +136,7 @@ def _weigh_words(answers: Sequence[str], is_member: NDArray[np.bool_]) -> WordWe
     """Weigh the words of the members' answers."""
     weights: WordWeights = Counter()
     for answer, count in Counter(answers[row] for row in np.flatnonzero(is_member).tolist()).items():
-        tokens = _normalize(answer).split()
-        words = [token for token in tokens if token not in load_stopwords()] or tokens
+        words = split_answer(answer)
         for position, word in enumerate(words):  # the weights of an answer sum to 1
             weights[word] += count * 2.0**-position / (2 - 2.0 ** (1 - len(words)))  # type: ignore[assignment]
     return weights

@@ -188,6 +188,7 @@ def collect_page_data(
                 "markOf": view.mark_of[row_ids].tolist(),
                 "answered": any(result.answers) and getattr(result.embeddings, "sample", None) is None,
                 "answers": [clip(result.answers[row], MAX_ANSWER_CHARACTERS) for row in row_ids],
+                "second": view.second_groups[row_ids].tolist(),
                 "shares": _list_shares(result, parts, row_ids),
             }
             for result, view in zip(results, views, strict=True)

@@ -14,6 +14,8 @@ from inbedder.grouping.describe.loose_groups import LOOSE_NOTE, explain_loose_gr
 from inbedder.grouping.grouped_texts import resolve_question
 from inbedder.grouping.names.naming import collect_contents
 from inbedder.grouping.names.phrase_names import name_by_phrases
+from inbedder.grouping.partition.between import find_second_groups
+from inbedder.grouping.partition.partition import mark_left_out
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
 from inbedder.prompting.tokenization import clean_text
@@ -89,6 +91,8 @@ class View:
     """Sentences on how the groups were made, which the page folds."""
     branches: list[Branch]
     """The branches of the outline, the largest first; empty without an outline."""
+    second_groups: Labels
+    """Group to which the answer of each text between two groups belongs, shape (n,); -1 for the rest of the texts."""
 
 
 def make_view(result: GroupedTexts) -> View:
@@ -97,6 +101,7 @@ def make_view(result: GroupedTexts) -> View:
         points, method = maps.project(result.embeddings)
     positions, groups = maps.place_points(points), categorize_groups(result)
     dense = len(positions) > maps.MAX_DOTS
+    second_groups = find_second_groups(result.embeddings, mark_left_out(result.labels, result.left_out), result.answers)
     marks, mark_of = (maps.draw_density if dense else maps.draw_dots)(positions, groups.category_of)
     return View(
         question=resolve_question(result.instruction),
@@ -107,8 +112,9 @@ def make_view(result: GroupedTexts) -> View:
         dense=dense,
         v_measures=[(column, agreement.v_measure) for column, agreement in result.label_agreements.items()],
         notes=_list_notes(result),
-        details=_list_details(result),
+        details=_list_details(result, second_groups),
         branches=_list_branches(result),
+        second_groups=second_groups,
     )
 
 
@@ -118,9 +124,11 @@ def _list_notes(result: GroupedTexts) -> list[str]:
     return [*result.notes, *([LOOSE_NOTE] if is_any_loose else [])]
 
 
-def _list_details(result: GroupedTexts) -> list[str]:
-    """List notes on the number of groups and the wordings."""
+def _list_details(result: GroupedTexts, second_groups: Labels) -> list[str]:
+    """List notes on the number of groups, the texts between groups and the wordings."""
     details = [] if result.choice is None else [str(result.choice)]
+    if share := float((second_groups >= 0).mean()):
+        details.append(f"{share:.1%} of the texts lie between two groups: their answers belong to another one.")
     if result.wordings:
         details.append(f"Grouped by the mean over {len(result.wordings)} wordings: {' · '.join(result.wordings)}")
     return details
