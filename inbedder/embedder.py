@@ -71,7 +71,8 @@ class InBedder:
 
         Raises:
             ModelError: If the model cannot be loaded or lacks the layer or pooling.
-            InputError: If an option is unknown, an option does not apply to the model, or the cache folder cannot be used.
+            InputError: If an option is unknown, has a value of the wrong type or out of range, or does not apply to the model, or
+                the cache folder cannot be used.
         """
         self.pipeline = EncodingPipeline.load(Options.parse(model=model, **options), type(self))
         if self.options.encoding.truncate_dim is not None:

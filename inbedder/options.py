@@ -26,7 +26,7 @@ from inbedder.arguments import (
     check_temperature,
     check_top_p,
 )
-from inbedder.errors import InputError, ModelError, format_names, format_value
+from inbedder.errors import InputError, format_names, format_value
 from inbedder.vectors.pooling import describe_poolings
 from inbedder.vectors.precision import check_precision
 
@@ -106,7 +106,7 @@ def _check_dtype(name: str, value: Any) -> str | None:
         return None
     dtype = getattr(value, "__name__", None) or str(value).removeprefix("torch.")
     if dtype not in DTYPES:
-        raise ModelError(f"Unknown {name} {format_value(value)}. Choose one of: {', '.join(DTYPES)}.")
+        raise InputError(f"Unknown {name} {format_value(value)}. Choose one of: {', '.join(DTYPES)}.")
     return str(dtype)
 
 
@@ -304,7 +304,7 @@ class ModelOptions(CheckedOptions):
         if self.cache is None and self.cache_size is not None:
             raise InputError("cache_size needs a cache. Set cache to a folder.")
         if self.model is None:
-            raise ModelError("model must be a name or a path, not None. Leave it out for mini.")
+            raise InputError("model must be a name or a path, not None. Leave it out for mini.")
         if self.is_onnx and self.dtype is not None:
             raise InputError(f"backbone='onnx' computes in int8, not in {self.dtype}. Leave dtype out.")
 
@@ -479,8 +479,7 @@ class Options(NamedTuple):
             Both kinds, checked.
 
         Raises:
-            InputError: If an option is unknown or a value is out of range.
-            ModelError: If a value has the wrong type for the model.
+            InputError: If an option is unknown, or a value has the wrong type or is out of range.
         """
         return cls(ModelOptions(), EncodingOptions()).replace(**options)
 
@@ -494,8 +493,7 @@ class Options(NamedTuple):
             New options.
 
         Raises:
-            InputError: If an option is unknown or a value is out of range.
-            ModelError: If a value has the wrong type for the model.
+            InputError: If an option is unknown, or a value has the wrong type or is out of range.
         """
         names = [{option.name for option in fields(part)} for part in self]
         if unknown := sorted(options.keys() - names[0] - names[1]):
