@@ -49,7 +49,7 @@ class OptionInfo:
     help: str
     """The meaning, in a sentence or two, for ``--help`` and the reference."""
     check: Callable[[str, Any], Any]
-    """Takes the option's name and a value; returns the normalised value, or raises."""
+    """Takes the option's name and a value; returns the normalized value, or raises."""
     kind: Any
     """The type on the command line and in the server's settings."""
     flags: tuple[str, ...] | None
@@ -92,7 +92,7 @@ def get_option_info(option: dataclasses.Field[Any]) -> OptionInfo:
 
 
 class CheckedOptions:
-    """A dataclass that checks and normalises its fields."""
+    """A dataclass that checks and normalizes its fields."""
 
     def __post_init__(self) -> None:
         for option in fields(self):  # type: ignore[arg-type]
@@ -424,20 +424,20 @@ class EncodingOptions(CheckedOptions):
     )
     beside: str | None = make_option(
         None,
-        "A second model that reads the same prompts. Both vectors are normalised and concatenated, so that a cosine is the mean "
+        "A second model that reads the same prompts. Both vectors are normalized and concatenated, so that a cosine is the mean "
         "of theirs; none turns it off; default: the model's settings.",
         check=_check_second_model,
     )
     truncate_dim: int | None = make_option(
         None,
-        "Truncate vectors to the first d dimensions, before they are normalised (not with a second model); default: all.",
+        "Truncate vectors to the first d dimensions, before they are normalized (not with a second model); default: all.",
         check=check_positive_integer,
         kind=int,
         shared=True,
     )
     normalize_embeddings: bool | None = make_option(
         None,
-        "Normalise vectors to length 1; default: yes for bundled models, no for others.",
+        "Normalize vectors to length 1; default: yes for bundled models, no for others.",
         check=check_optional_bool,
         kind=bool,
         flags=("--normalize/--raw-length",),

@@ -33,7 +33,7 @@ def test_defaults_pass_their_own_checks():
     assert Options.parse().get_changed_options() == {}
 
 
-def test_values_are_normalised():
+def test_values_are_normalized():
     options = Options.parse(device=torch.device("cpu"), dtype=torch.bfloat16, layer=np.int64(2), filter_words=["a"])
     assert options.get_changed_options() == {"device": "cpu", "dtype": "bfloat16", "layer": 2, "filter_words": ("a",)}
     assert Options.parse(dtype=np.float32).model.dtype == "float32"

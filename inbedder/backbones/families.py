@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 MASK_LENGTH = 3
 """Default number of mask tokens after a prompt."""
 _LOADING_LOCK = RLock()
-"""Loads one model at a time: while transformers loads weights, it changes torch's default dtype and initialisation everywhere."""
+"""Loads one model at a time: while transformers loads weights, it changes torch's default dtype and initialization everywhere."""
 
 
 @dataclass(frozen=True)
