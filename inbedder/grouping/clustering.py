@@ -295,7 +295,7 @@ def _measure_stability(
 def _explain_partition(
     groups: Partition, answered_rows: NDArray[np.intp] | None, removed: Vectors | None, options: ClusterOptions
 ) -> list[str]:
-    """Write the notes on few texts, on no group or one group of hdbscan, on removed directions, and on texts without an answer."""
+    """Write the notes on few texts, on a lack of groups, on removed directions and on unanswered texts."""
     count = len(groups.labels)
     notes = [FEW_TEXTS_NOTE] if count <= MAX_NAMELESS_ROWS else []
     if groups.left_out == 0:

@@ -21,6 +21,7 @@ from scripts.bench.benchmark_inputs import get_capability, get_processor
 
 ROOT = Path(__file__).resolve().parents[2]
 REVIEWS = ROOT / "inbedder" / "demo_texts" / "reviews.csv"
+REVIEW_QUESTIONS = ("What is being reviewed?", "Is the review positive or negative?")
 
 
 def make_parser(docstring: str | None, output: Path | None, *, reads_data: bool = False) -> argparse.ArgumentParser:
