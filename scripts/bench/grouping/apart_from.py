@@ -33,8 +33,8 @@ def list_corpora(data: Path) -> list[dict[str, Any]]:
         corpus = load_corpus(name, data, ROWS)
         numbers = [corpus.criteria.index(criterion) for criterion in criteria]
         questions = [corpus.instructions[number] for number in numbers]
-        labels = [corpus.labels[number] for number in numbers]
-        corpora.append({"set": name, "texts": corpus.texts, "questions": questions, "labels": labels, "k": k})
+        set_labels = [corpus.labels[number] for number in numbers]
+        corpora.append({"set": name, "texts": corpus.texts, "questions": questions, "labels": set_labels, "k": k})
     return corpora
 
 
