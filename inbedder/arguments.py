@@ -10,7 +10,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from inbedder.errors import InputError, ModelError, format_value
+from inbedder.errors import InputError, format_value
 from inbedder.runtime.user_paths import expand_name
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def check_probability(name: str, value: Any) -> float | None:
 def check_string(name: str, value: Any) -> Any:
     """Check a string or None."""
     if not isinstance(value, str | None):
-        raise ModelError(f"{name} must be a string or None, not {format_value(value)}.")
+        raise InputError(f"{name} must be a string or None, not {format_value(value)}.")
     return value
 
 
@@ -128,13 +128,13 @@ def check_path(name: str, value: Any) -> Any:
     try:
         return None if value is None else expand_name(value)
     except TypeError:
-        raise ModelError(f"{name} must be a name or a path, not {format_value(value)}.") from None
+        raise InputError(f"{name} must be a name or a path, not {format_value(value)}.") from None
 
 
 def check_bool(name: str, value: Any) -> bool:
     """Check True or False; 1 and "yes" are neither."""
     if not isinstance(value, bool):
-        raise ModelError(f"{name} must be True or False, not {format_value(value)}.")
+        raise InputError(f"{name} must be True or False, not {format_value(value)}.")
     return value
 
 

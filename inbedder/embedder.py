@@ -1,7 +1,7 @@
 """``InBedder``: a text's vector under an instruction is the hidden state of the answer that a language model would give.
 
 ``encode`` checks its arguments and passes texts and instructions to ``encoding.pipeline``, which renders and tokenizes prompts,
-pools the backbone's states in batches and through the cache, and subtracts, appends, truncates, normalises and quantizes.
+pools the backbone's states in batches and through the cache, and subtracts, appends, truncates, normalizes and quantizes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class InBedder:
 
         Raises:
             ModelError: If the model cannot be loaded or lacks the layer or pooling.
-            InputError: If an option is unknown, an option does not apply to the model, or the cache folder cannot be used.
+            InputError: If an option is unknown, has a value of the wrong type or out of range, or does not apply to the model, or
+                the cache folder cannot be used.
         """
         self.pipeline = EncodingPipeline.load(Options.parse(model=model, **options), type(self))
         if self.options.encoding.truncate_dim is not None:
@@ -227,7 +228,7 @@ class InBedder:
                 checkpoint's default prompt for embedding models, and under ``@generic`` for all others.
             batch_size: Maximum number of texts in one pass.
             normalize_embeddings: Whether to scale vectors to length 1; False takes the model's option (true for bundled models).
-            truncate_dim: Number of leading dimensions to keep, cut before vectors are normalised; None takes the model's option.
+            truncate_dim: Number of leading dimensions to keep, cut before vectors are normalized; None takes the model's option.
             precision: "float32", "int8", "uint8", "binary" or "ubinary" (see ``precision.quantize_vectors``); None takes the
                 model's option.
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.

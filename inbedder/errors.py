@@ -70,7 +70,7 @@ class InbedderError(Exception):
 
 
 class InputError(InbedderError):
-    """Texts, a table or options cannot be used as they are."""
+    """Texts, a table or an argument cannot be used as they are: a wrong type, a value out of range, an unknown name."""
 
 
 class ModelError(InbedderError):

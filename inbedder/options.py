@@ -26,7 +26,7 @@ from inbedder.arguments import (
     check_temperature,
     check_top_p,
 )
-from inbedder.errors import InputError, ModelError, format_names, format_value
+from inbedder.errors import InputError, format_names, format_value
 from inbedder.vectors.pooling import describe_poolings
 from inbedder.vectors.precision import check_precision
 
@@ -49,7 +49,7 @@ class OptionInfo:
     help: str
     """The meaning, in a sentence or two, for ``--help`` and the reference."""
     check: Callable[[str, Any], Any]
-    """Takes the option's name and a value; returns the normalised value, or raises."""
+    """Takes the option's name and a value; returns the normalized value, or raises."""
     kind: Any
     """The type on the command line and in the server's settings."""
     flags: tuple[str, ...] | None
@@ -92,7 +92,7 @@ def get_option_info(option: dataclasses.Field[Any]) -> OptionInfo:
 
 
 class CheckedOptions:
-    """A dataclass that checks and normalises its fields."""
+    """A dataclass that checks and normalizes its fields."""
 
     def __post_init__(self) -> None:
         for option in fields(self):  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def _check_dtype(name: str, value: Any) -> str | None:
         return None
     dtype = getattr(value, "__name__", None) or str(value).removeprefix("torch.")
     if dtype not in DTYPES:
-        raise ModelError(f"Unknown {name} {format_value(value)}. Choose one of: {', '.join(DTYPES)}.")
+        raise InputError(f"Unknown {name} {format_value(value)}. Choose one of: {', '.join(DTYPES)}.")
     return str(dtype)
 
 
@@ -304,7 +304,7 @@ class ModelOptions(CheckedOptions):
         if self.cache is None and self.cache_size is not None:
             raise InputError("cache_size needs a cache. Set cache to a folder.")
         if self.model is None:
-            raise ModelError("model must be a name or a path, not None. Leave it out for mini.")
+            raise InputError("model must be a name or a path, not None. Leave it out for mini.")
         if self.is_onnx and self.dtype is not None:
             raise InputError(f"backbone='onnx' computes in int8, not in {self.dtype}. Leave dtype out.")
 
@@ -424,20 +424,20 @@ class EncodingOptions(CheckedOptions):
     )
     beside: str | None = make_option(
         None,
-        "A second model that reads the same prompts. Both vectors are normalised and concatenated, so that a cosine is the mean "
+        "A second model that reads the same prompts. Both vectors are normalized and concatenated, so that a cosine is the mean "
         "of theirs; none turns it off; default: the model's settings.",
         check=_check_second_model,
     )
     truncate_dim: int | None = make_option(
         None,
-        "Truncate vectors to the first d dimensions, before they are normalised (not with a second model); default: all.",
+        "Truncate vectors to the first d dimensions, before they are normalized (not with a second model); default: all.",
         check=check_positive_integer,
         kind=int,
         shared=True,
     )
     normalize_embeddings: bool | None = make_option(
         None,
-        "Normalise vectors to length 1; default: yes for bundled models, no for others.",
+        "Normalize vectors to length 1; default: yes for bundled models, no for others.",
         check=check_optional_bool,
         kind=bool,
         flags=("--normalize/--raw-length",),
@@ -479,8 +479,7 @@ class Options(NamedTuple):
             Both kinds, checked.
 
         Raises:
-            InputError: If an option is unknown or a value is out of range.
-            ModelError: If a value has the wrong type for the model.
+            InputError: If an option is unknown, or a value has the wrong type or is out of range.
         """
         return cls(ModelOptions(), EncodingOptions()).replace(**options)
 
@@ -494,8 +493,7 @@ class Options(NamedTuple):
             New options.
 
         Raises:
-            InputError: If an option is unknown or a value is out of range.
-            ModelError: If a value has the wrong type for the model.
+            InputError: If an option is unknown, or a value has the wrong type or is out of range.
         """
         names = [{option.name for option in fields(part)} for part in self]
         if unknown := sorted(options.keys() - names[0] - names[1]):

@@ -26,7 +26,7 @@ def test_one_string_gives_one_vector_and_a_list_gives_rows(model):
     assert model.encode(TEXTS, "What?").dtype == np.float32
 
 
-def test_vectors_are_cut_before_they_are_normalised(model):
+def test_vectors_are_cut_before_they_are_normalized(model):
     full_vectors = model.encode(TEXTS, "What?")
     short = model.replace(truncate_dim=8)
     assert short.dimension == short.get_sentence_embedding_dimension() == 8

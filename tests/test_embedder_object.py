@@ -31,7 +31,7 @@ def test_a_dtype_of_numpy_is_accepted(make_model):
     names = ("float16", "float32")
     dtypes = [np.float16, np.float32, np.dtype("float16"), torch.float16]
     assert [InBedder(make_model("opt"), dtype=dtype).compute_dtype for dtype in dtypes] == [*names, names[0], names[0]]
-    with pytest.raises(ModelError, match=r"Unknown dtype <class 'numpy.int64'>"):
+    with pytest.raises(InputError, match=r"Unknown dtype <class 'numpy.int64'>"):
         InBedder(make_model("opt"), dtype=np.int64)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from inbedder import InBedder
-from inbedder.errors import InbedderError, InputError
+from inbedder.errors import InputError
 from inbedder.options import EncodingOptions, ModelOptions, Options, Reencoding, get_option_info, list_options
 
 
@@ -33,7 +33,7 @@ def test_defaults_pass_their_own_checks():
     assert Options.parse().get_changed_options() == {}
 
 
-def test_values_are_normalised():
+def test_values_are_normalized():
     options = Options.parse(device=torch.device("cpu"), dtype=torch.bfloat16, layer=np.int64(2), filter_words=["a"])
     assert options.get_changed_options() == {"device": "cpu", "dtype": "bfloat16", "layer": 2, "filter_words": ("a",)}
     assert Options.parse(dtype=np.float32).model.dtype == "float32"
@@ -59,10 +59,14 @@ def test_an_unknown_option_is_refused_with_a_list_of_options():
         {"normalize_embeddings": 1},
         {"cache_size": "5G"},
         {"model": None},
+        {"model": 3},
+        {"backbone": 3},
+        {"trust_remote_code": "yes"},
+        {"dtype": "int4"},
         {"backbone": "onnx", "dtype": "float32"},
     ],
     ids=str,
 )
-def test_a_value_out_of_range_is_refused(options):
-    with pytest.raises(InbedderError):
+def test_a_bad_value_is_an_input_error(options):
+    with pytest.raises(InputError):
         Options.parse(**options)

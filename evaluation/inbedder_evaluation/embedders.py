@@ -127,7 +127,7 @@ def use_training_prompts(embedder: Embedder, model: InBedder) -> Embedder:
 
     Args:
         embedder: The embedder to wrap.
-        model: Its model; INSTRUCTOR models are recognised by the name of their template.
+        model: Its model; INSTRUCTOR models are recognized by the name of their template.
 
     Returns:
         For an INSTRUCTOR model, an embedder that turns questions into "Represent the ... for ...: "; else the embedder itself.

@@ -127,8 +127,8 @@ def group_vectors(vectors: Vectors, count: int, seed: int, protocol: str = "k-me
         vectors: Shape (n, d).
         count: Number of groups.
         seed: Seed of k-means.
-        protocol: "k-means" (normalised vectors, best of ten starts) or "paper" (mini-batch k-means with batches of 500, vectors
-            not normalised, one start), which is what the InBedder authors' code does.
+        protocol: "k-means" (normalized vectors, best of ten starts) or "paper" (mini-batch k-means with batches of 500, vectors
+            not normalized, one start), which is what the InBedder authors' code does.
 
     Returns:
         The group of each vector, int32, shape (n,).

@@ -128,7 +128,7 @@ def describe(name: str, revision: str) -> ModelMeta:
     """Describe a model to mteb.
 
     Args:
-        name: Organisation and name, separated by a slash.
+        name: Organization and name, separated by a slash.
         revision: Identifies the weights and settings.
 
     Returns:

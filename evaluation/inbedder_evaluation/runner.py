@@ -21,7 +21,7 @@ from inbedder_evaluation.embedders import Embedder
 from inbedder_evaluation.item_results import Outcomes, compute_interval, load_outcomes, save_outcomes
 from inbedder_evaluation.results import Cell, load_cells, save_cells
 from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS
-from inbedder_evaluation.tasks.task import AsksSeveral, Encode, Itemised, Task, TaskInfo
+from inbedder_evaluation.tasks.task import AsksSeveral, Encode, Itemized, Task, TaskInfo
 
 KINDS = ("raw", "centred")
 SEEDS = range(10)
@@ -106,12 +106,12 @@ def _measure_cells(
         for seed in seeds if task.seeded else (0,):
             key = (embedder.name, embedder.revision, task.info.name, task.info.revision, kind, seed)
             lacking = items.needs_items and items.folder is not None and load_outcomes(items.folder, key) is None
-            if key in finished_cells and not (lacking and isinstance(task, Itemised)):
+            if key in finished_cells and not (lacking and isinstance(task, Itemized)):
                 yield finished_cells[key]
                 continue
             started = time.time()
             main_score, outcomes = _measure_outcomes(task, memory, kind, seed)
-            if items.folder is not None and isinstance(task, Itemised):
+            if items.folder is not None and isinstance(task, Itemized):
                 save_outcomes(items.folder, key, outcomes)
             yield Cell(
                 *key,
@@ -129,7 +129,7 @@ def _measure_outcomes(task: Task, memory: _Remembered, kind: str, seed: int) -> 
     if similarity is not None and isinstance(task, ConditionalSTS):
         return "spearman", task.evaluate_pairs(similarity)
     encode = memory.encode(kind)
-    outcomes = task.evaluate_items(encode, seed) if isinstance(task, Itemised) else Outcomes(task.evaluate(encode, seed))
+    outcomes = task.evaluate_items(encode, seed) if isinstance(task, Itemized) else Outcomes(task.evaluate(encode, seed))
     return task.info.main_score, outcomes
 
 

@@ -31,7 +31,7 @@ from inbedder.backbones.question_adapter import load_text_reader
 from inbedder.backbones.revision import record_revision
 from inbedder.backbones.seq2seq import build_seq2seq_backbone
 from inbedder.backbones.weights import LoadedModel, ResolvedModel, find_model, load_weights
-from inbedder.errors import InbedderError, ModelError, is_out_of_memory
+from inbedder.errors import InbedderError, InputError, ModelError, is_out_of_memory
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 MASK_LENGTH = 3
 """Default number of mask tokens after a prompt."""
 _LOADING_LOCK = RLock()
-"""Loads one model at a time: while transformers loads weights, it changes torch's default dtype and initialisation everywhere."""
+"""Loads one model at a time: while transformers loads weights, it changes torch's default dtype and initialization everywhere."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,7 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
         The backbone of the model's kind, and the settings saved with its weights.
 
     Raises:
+        InputError: If an option has an unknown value.
         ModelError: If the model is not found, its kind is unknown, an option does not fit it, or its files are damaged.
     """
     if sys.flags.optimize > 1:
@@ -218,7 +219,7 @@ def load_model(options: ModelOptions) -> LoadedModel:
     kind = options.kind or detect_kind(resolved.config)
     family = FAMILIES.get(kind)
     if family is None:
-        raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
+        raise InputError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
     family.check(resolved, options)
     _check_kind(kind, resolved)
     load = partial(load_weights, kind=kind, model_class=family.model_class(resolved.config), options=options)

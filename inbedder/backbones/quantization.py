@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import BitsAndBytesConfig
 
-from inbedder.errors import MissingExtraError, ModelError
+from inbedder.errors import InputError, MissingExtraError, ModelError
 
 QUANTIZATIONS = ("int8", "nf4")
 
@@ -17,7 +17,7 @@ QUANTIZATIONS = ("int8", "nf4")
 def make_quantization_config(quantization: str, dtype: torch.dtype) -> BitsAndBytesConfig:
     """Make the configuration for one of ``QUANTIZATIONS`` whose layers compute in ``dtype``."""
     if quantization not in QUANTIZATIONS:
-        raise ModelError(f"Unknown quantization {quantization!r}. Choose one of: {', '.join(QUANTIZATIONS)}.")
+        raise InputError(f"Unknown quantization {quantization!r}. Choose one of: {', '.join(QUANTIZATIONS)}.")
     if find_spec("bitsandbytes") is None:
         raise MissingExtraError("bitsandbytes", "quantization")
     if quantization == "int8":

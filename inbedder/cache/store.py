@@ -292,9 +292,9 @@ class CacheSpace:
     description: Mapping[str, Any]
     """Everything except text and instruction that determines a result."""
     pack: Callable[[Any], bytes | None]
-    """Serialises a result; returns None for a result that must not be stored."""
+    """Serializes a result; returns None for a result that must not be stored."""
     unpack: Callable[[bytes], Any]
-    """Deserialises a result."""
+    """Deserializes a result."""
 
     def find(self, pairs: Sequence[Pair]) -> dict[Pair, tuple[bool, Any]]:
         """Look up pairs of text and instruction: whether the text was cut, and the result, of each stored pair."""

@@ -1,7 +1,7 @@
 """Settings, backbone and folder of a conditional encoder.
 
 A saved model consists of safetensors and json. The bi-encoder with a template, pooler "mean" and no MLP is an ordinary
-sentence-transformers folder (mean over all tokens, normalised): ``SentenceTransformer(folder).encode(s, prompt=f"{c}: ")`` and
+sentence-transformers folder (mean over all tokens, normalized): ``SentenceTransformer(folder).encode(s, prompt=f"{c}: ")`` and
 ``InBedder(folder).encode(s, c)`` return its vectors; if the template puts the condition after the sentence, only the second does.
 All other encoders have their backbone in ``backbone/`` and their head in ``head.safetensors``, so that no loader mistakes them
 for embedding models: only ``ConditionalEncoder.load`` reads them.

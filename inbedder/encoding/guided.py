@@ -6,7 +6,7 @@ ones, and applied to the general-purpose vectors of all texts::
     W = argmin |Y - X W|^2 + a |W|^2        X: (s, k) general-purpose, Y: (s, d) instructed, both centred on the sample's means
 
 Leave-one-out error chooses the strength a (scikit-learn's RidgeCV). The cosine of held-out rows in five folds measures how well
-the map generalises. GSTransform (ACL 2025) fits such a map to the labels of a large model; this map needs no labels.
+the map generalizes. GSTransform (ACL 2025) fits such a map to the labels of a large model; this map needs no labels.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     v(x, i) = s(x, i)                                        the pooled states of text x under instruction i
     v(x, i) = v(x, i) - s("", i)                             subtract_instruction
     v(x, i) = [unit(v(x, i)), unit(u(x, i))]                 beside: u is the second model
-    truncated, normalised and quantized                      VectorFormat
+    truncated, normalized and quantized                      VectorFormat
 
 A variant (another pooling, another cache, a queue before the backbone) shares the weights and builds everything else anew, so
 that no old setting survives. Its base encoder and its second model change with it.
@@ -219,7 +219,7 @@ class EncodingPipeline:
             instructions: n tuples of m instructions.
             filter_words: Words whose hidden states are left out; with any, no second model's vectors are appended.
             run_options: Batch size and progress bar.
-            vector_format: Length, normalisation and precision of the vectors.
+            vector_format: Length, normalization and precision of the vectors.
 
         Returns:
             Shape (m, n, d), in the dtype of the precision.

@@ -208,10 +208,7 @@ def cluster(
     cluster_options.check_count(len(rows))
     if embeddings is not None:
         embeddings = check_vectors("embeddings", embeddings, rows)
-    check_question(instruction)
-    wordings = None if instruction is None or isinstance(instruction, str) else check_wordings(instruction)
-    if wordings and embeddings is not None:
-        raise InputError("embeddings belong to one instruction, but there are several wordings. Leave one of the two out.")
+    wordings = _list_wordings(instruction, embeddings)
     embedder = resolve_model(model)
     namer = find_namer(cluster_options.namer, embedder)
     run_options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
@@ -224,16 +221,10 @@ def cluster(
         answered_rows = None
         if cluster_options.no_answer:
             answered_rows = find_answered_rows(embedder, vectors, wordings or question, **run_options)
-        removed = _find_removed_directions(embedder, rows, vectors, cluster_options, run_options)
-        if removed is not None:
-            vectors = remove_directions(vectors, removed)
+        vectors, removed = _remove_other_question(embedder, rows, vectors, cluster_options, run_options)
         groups = _partition_rows(vectors, answered_rows, cluster_options)
-        other_wordings = [wording for wording in wordings or [] if wording != question]
-        provenance = Provenance(
-            embedder.spec,
-            [str(question), *other_wordings] if wordings else question,
-            replace(cluster_options, namer=get_namer_name(namer, embedder)),
-        )
+        used_options = replace(cluster_options, namer=get_namer_name(namer, embedder))
+        provenance = Provenance(embedder.spec, _put_first(question, wordings), used_options)
         if question is not None and not embedder.backbone.answers:
             logger.info("The model does not answer, so groups are named by the words of their texts.")
         answers = provenance.answer(embedder, rows, _choose_rows_to_answer(rows, vectors, groups.labels), **run_options)
@@ -255,9 +246,7 @@ def cluster(
             provenance=provenance,
             notes=[
                 *notes,
-                *([FEW_TEXTS_NOTE] if len(rows) <= MAX_NAMELESS_ROWS else []),
-                *_explain_partition(groups, removed, cluster_options),
-                *([] if answered_rows is None else [explain_unanswered(len(rows) - len(answered_rows), len(rows))]),
+                *_explain_partition(groups, answered_rows, removed, cluster_options),
                 *explain_invented_groups(embedder, rows, answers, vectors, fitting, wordings or question, removed, **run_options),
             ],
             removed_directions=removed,
@@ -269,15 +258,16 @@ def cluster(
 cluster.__signature__ = make_cluster_signature(cluster)  # type: ignore[attr-defined]
 
 
-def _find_removed_directions(
+def _remove_other_question(
     embedder: InBedder, rows: list[str], vectors: Vectors, options: ClusterOptions, run_options: dict[str, Any]
-) -> Vectors | None:
-    """Find the directions in which the groups of the question ``apart_from`` differ; None without one."""
+) -> tuple[Vectors, Vectors | None]:
+    """Remove the directions in which the groups of the question ``apart_from`` differ; returns them too, None without one."""
     if options.apart_from is None:
-        return None
+        return vectors, None
     other_vectors = embedder.encode(rows, options.apart_from, precision="float32", **run_options)
     with limit_threads(len(rows)):
-        return find_group_directions(vectors, group(other_vectors, "auto", options.seed))
+        directions = find_group_directions(vectors, group(other_vectors, "auto", options.seed))
+    return remove_directions(vectors, directions), directions
 
 
 def _partition_rows(vectors: Vectors, answered_rows: NDArray[np.intp] | None, options: ClusterOptions) -> Partition:
@@ -303,17 +293,37 @@ def _measure_stability(
         return measure_stability(vectors, labels, regroup, options.seed, initial_count=initial_count) + [0.0] * has_left_out
 
 
-def _explain_partition(groups: Partition, removed: Vectors | None, options: ClusterOptions) -> list[str]:
-    """Write the notes on removed directions, and on why hdbscan found no group or one group of all texts."""
-    notes = []
+def _explain_partition(
+    groups: Partition, answered_rows: NDArray[np.intp] | None, removed: Vectors | None, options: ClusterOptions
+) -> list[str]:
+    """Write the notes on few texts, on a lack of groups, on removed directions and on unanswered texts."""
+    count = len(groups.labels)
+    notes = [FEW_TEXTS_NOTE] if count <= MAX_NAMELESS_ROWS else []
     if groups.left_out == 0:
         notes.append(NO_GROUP_NOTE)
-    elif options.method == "hdbscan" and len(groups.labels) > 1 and not groups.labels.any():
+    elif options.method == "hdbscan" and count > 1 and not groups.labels.any():
         notes.append(ALIKE_NOTE)
     if removed is not None:
-        count = len(removed) + 1
-        notes.append(f"Grouped apart from {options.apart_from!r}: what its {count} groups say is left out.")
+        notes.append(f"Grouped apart from {options.apart_from!r}: what its {len(removed) + 1} groups say is left out.")
+    if answered_rows is not None:
+        notes.append(explain_unanswered(count - len(answered_rows), count))
     return notes
+
+
+def _list_wordings(instruction: str | Sequence[str] | None, embeddings: Vectors | None) -> list[str] | None:
+    """List the wordings of a question; None if it has only one, which embeddings need."""
+    check_question(instruction)
+    if instruction is None or isinstance(instruction, str):
+        return None
+    wordings = check_wordings(instruction)
+    if embeddings is not None:
+        raise InputError("embeddings belong to one instruction, but there are several wordings. Leave one of the two out.")
+    return wordings
+
+
+def _put_first(question: str | None, wordings: list[str] | None) -> str | list[str] | None:
+    """Order the wordings of a question with the one first that the groups are shown under."""
+    return [str(question), *(wording for wording in wordings if wording != question)] if wordings else question
 
 
 def _check_labels(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: int) -> dict[str, list[Any]]:

@@ -21,7 +21,7 @@ from inbedder.io.locks import HAS_LOCKS, is_open_at, try_lock
 NAME_CHARACTERS = 32
 """Maximum number of characters of the target's name in the temporary's name."""
 SUFFIX_CHARACTERS = 16
-"""Maximum length of the suffix that a temporary shares with its target, because writers recognise a format by it."""
+"""Maximum length of the suffix that a temporary shares with its target, because writers recognize a format by it."""
 _NAME_PATTERN = re.compile(rf"\..{{0,{NAME_CHARACTERS}}}-inbedder-[a-z0-9_]{{8}}(\.[^.]*)?", re.DOTALL)
 
 

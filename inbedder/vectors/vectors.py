@@ -1,4 +1,4 @@
-"""Vectors: type, length, normalisation, precision, cosines, serialisation, and arrays with metadata."""
+"""Vectors: type, length, normalization, precision, cosines, serialization, and arrays with metadata."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class VectorFormat:
     """A key of ``PRECISIONS``."""
 
     def apply(self, vectors: Vectors) -> Any:
-        """Truncate, normalise and quantize vectors, in this order.
+        """Truncate, normalize and quantize vectors, in this order.
 
         Args:
             vectors: float32, shape (..., d).
@@ -168,7 +168,7 @@ def concatenate_vectors(first: Vectors, second: Vectors) -> Vectors:
         second: float32, shape (..., k).
 
     Returns:
-        The normalised vectors, shape (..., d + k).
+        The normalized vectors, shape (..., d + k).
     """
     return np.concatenate([normalize_vectors(first), normalize_vectors(second)], axis=-1)
 
@@ -212,10 +212,10 @@ def similarity(a: Any, b: Any) -> Vectors:
 
 
 def pack_vector(vector: Vectors) -> bytes | None:
-    """Serialise a vector as little-endian float32; None if it contains NaN or an infinite number."""
+    """Serialize a vector as little-endian float32; None if it contains NaN or an infinite number."""
     return vector.astype("<f4").tobytes() if np.isfinite(vector).all() else None
 
 
 def unpack_vector(data: bytes) -> Vectors:
-    """Deserialise a vector of ``pack_vector``."""
+    """Deserialize a vector of ``pack_vector``."""
     return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,6 +21,22 @@ from scripts.bench.benchmark_inputs import get_capability, get_processor
 
 ROOT = Path(__file__).resolve().parents[2]
 REVIEWS = ROOT / "inbedder" / "demo_texts" / "reviews.csv"
+REVIEW_QUESTIONS = ("What is being reviewed?", "Is the review positive or negative?")
+
+
+Encode = Callable[[list[str]], Any]
+"""Computes the vectors of texts."""
+
+
+class Engine(NamedTuple):
+    """A way to the vectors of a model."""
+
+    package: str
+    """The distribution that it needs."""
+    load: Callable[[], Encode]
+    """Loads the model."""
+    reference: str | None = None
+    """The engine that its vectors are compared with."""
 
 
 def make_parser(docstring: str | None, output: Path | None, *, reads_data: bool = False) -> argparse.ArgumentParser:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Measure large corpora: group a million vectors that are mapped from a file, and open the report of 200,000 texts.
+"""Measure large corpora: group a million vectors that are mapped from a file, open the report of 200,000 texts, search an index.
 
     python -m scripts.bench.large_corpora vectors        (writes evaluation/results/million.json)
     python -m scripts.bench.large_corpora page           (writes scripts/results/page.json; needs playwright and Chromium)
+    python -m scripts.bench.large_corpora index          (writes scripts/results/index_speed.json; see ``index_speed``)
 
 ``vectors``: synthetic vectors around random centres, grouped into a given number of groups and with "auto"; seconds, and the
 memory of the process without the pages of the file that the system caches. ``page``: synthetic texts of 20 words, two questions
@@ -31,10 +32,12 @@ from inbedder.io.outputs import open_vector_writer
 from inbedder.prompting.stopwords import load_stopwords
 from scripts.bench.benchmark_inputs import RESULTS
 from scripts.bench.harness import ROOT, describe_run, make_parser, write_results
+from scripts.bench.index_speed import measure_all_indexes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+INDEX_SIZES = (10_000, 100_000, 1_000_000)
 ROW_COUNTS, WIDTH, GROUPS, BLOCK, SPREAD = (100_000, 1_000_000), 384, 30, 10_000, 0.05
 TEXT_COUNTS, PAGE_WIDTH, PAGE_GROUPS, WORDS = (1000, 5000, 50_000, 200_000), 64, 12, 20
 WATCH = (
@@ -195,6 +198,7 @@ def measure_all_pages(folder: Path, sizes: list[int]) -> dict[str, Any]:
 PARTS = {
     "vectors": (measure_all_vectors, ROW_COUNTS, ROOT / "evaluation" / "results" / "million.json"),
     "page": (measure_all_pages, TEXT_COUNTS, RESULTS / "page.json"),
+    "index": (measure_all_indexes, INDEX_SIZES, RESULTS / "index_speed.json"),
 }
 """Function, default sizes and results file of each part."""
 
@@ -208,7 +212,7 @@ def main() -> None:
     measure_part, sizes, output = PARTS[options.part]
     with tempfile.TemporaryDirectory() as folder:
         results = measure_part(Path(folder), options.sizes or list(sizes))
-    write_results(options.output or output, {**describe_run(options), **results})
+    write_results(options.output or output, {**describe_run(options, ("torch", "transformers", "numpy", "lancedb")), **results})
 
 
 if __name__ == "__main__":

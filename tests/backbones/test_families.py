@@ -13,7 +13,7 @@ from inbedder import InBedder
 from inbedder.backbones import adapters, hub, weights
 from inbedder.backbones.families import detect_kind
 from inbedder.backbones.transformer import check_layer
-from inbedder.errors import ModelError
+from inbedder.errors import InputError, ModelError
 from inbedder.options import ModelOptions
 from tests.backbones.unusual_models import make_unusual_model
 from tests.conftest import CAUSAL, MASKED, TEXTS
@@ -103,7 +103,7 @@ def test_a_layer_that_is_not_there_is_refused_at_once(make_model):
     ],
 )
 def test_an_unknown_option_lists_the_known_ones(make_model, option, message):
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(InputError, match=message):
         InBedder(make_model("opt"), **option)
 
 

@@ -12,13 +12,13 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from inbedder_finetune.answering.examples import IGNORE_INDEX, Collator
 from inbedder_finetune.answering.forward_pass import forward_causal, forward_masked, pool_states
-from inbedder_finetune.answering.objectives.amortised_reencoding import AmortisedReencoding
+from inbedder_finetune.answering.objectives.amortized_reencoding import AmortizedReencoding
 
 
 def compute_batch_loss(kind, model, batch):
     output = forward_causal(model, model, batch) if kind == "causal" else forward_masked(model, model, batch)
     tokens = torch.nn.functional.cross_entropy(output.logits, output.labels)
-    objective = AmortisedReencoding(reencode_weight=1)
+    objective = AmortizedReencoding(reencode_weight=1)
     return tokens + objective.compute_loss(pool_states(output, None), batch["vector"], batch["answer"])
 
 

@@ -50,7 +50,7 @@ def test_foreign_files_are_never_swept(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a", "a.b.npy", "a" * 255, "ż" * 120 + ".csv", "a." + "b" * 250, ".hidden", "a\nb.csv"])
-def test_the_temporary_of_any_name_is_recognised(tmp_path, name):
+def test_the_temporary_of_any_name_is_recognized(tmp_path, name):
     with hold_temporary(tmp_path / name) as temporary:
         assert is_temporary(temporary.name)
         assert name in {".hidden", "a." + "b" * 250} or temporary.suffix == Path(name).suffix

@@ -1,4 +1,4 @@
-"""Normalisation, sums and cosines of vectors of every dtype, and vectors that do not depend on the batch."""
+"""Normalization, sums and cosines of vectors of every dtype, and vectors that do not depend on the batch."""
 
 import numpy as np
 import pytest

@@ -39,7 +39,7 @@ from inbedder_evaluation.tasks.task import fingerprint
 if TYPE_CHECKING:
     from inbedder_evaluation.tasks.task import Rows
 
-ORGANISATION = "inbedder"
+ORGANIZATION = "inbedder"
 TASKS = (IntentEmotionEmotion, IntentEmotionIntent, InstructSTSBTask, NYTTopicClustering, NYTLocationClustering)
 
 
@@ -56,15 +56,15 @@ def load(name: str, revision: str | None = None, device: str | None = None, **op
         A model with mteb's encoder protocol.
     """
     given_options = {key: value for key, value in options.items() if value is not None}
-    return MtebEncoder(name.removeprefix(f"{ORGANISATION}/"), device=device, **given_options)
+    return MtebEncoder(name.removeprefix(f"{ORGANIZATION}/"), device=device, **given_options)
 
 
 def register() -> None:
     """Register the models and tasks with mteb; a second call changes nothing."""
     for name, folder in ADAPTERS.items():
         changes = {"loader": load, "use_instructions": True, "open_weights": True, "license": "apache-2.0"}
-        meta = describe(f"{ORGANISATION}/{name}", hash_file(folder / CHECKSUMS)[:40])
-        MODEL_REGISTRY[f"{ORGANISATION}/{name}"] = meta.model_copy(update=changes)
+        meta = describe(f"{ORGANIZATION}/{name}", hash_file(folder / CHECKSUMS)[:40])
+        MODEL_REGISTRY[f"{ORGANIZATION}/{name}"] = meta.model_copy(update=changes)
     triplets = load_intent_emotion().rows
     for task, criterion in ((IntentEmotionEmotion, "emotion"), (IntentEmotionIntent, "intent")):
         _add(_make_shipped_task(task, [row for row in triplets if row["criterion"] == criterion]))
@@ -87,7 +87,7 @@ def _make_shipped_task(task: Any, rows: Rows) -> Any:
         self.data_loaded = True
 
     name = f"Shipped{task.metadata.name}"
-    changes = {"name": name, "dataset": {"path": f"{ORGANISATION}/shipped", "revision": fingerprint(rows)}}
+    changes = {"name": name, "dataset": {"path": f"{ORGANIZATION}/shipped", "revision": fingerprint(rows)}}
     return type(name, (task,), {"metadata": task.metadata.model_copy(update=changes), "load_data": load_data})
 
 

@@ -3,7 +3,7 @@
     python -m inbedder_evaluation.sweeps.explain_groups --instructions instructions.json --model MODEL -o table3.json
 
 Each set is grouped under its instruction into as many groups as it has labels, as in the authors' ``propose.py``: k-means with
-ten starts on vectors that are not normalised, and texts cut at their start. Each group has the keywords of its answers, the words
+ten starts on vectors that are not normalized, and texts cut at their start. Each group has the keywords of its answers, the words
 that the answer head decodes from its mean minus the corpus mean, and the counts and the entropy of its labels; the lowest entropy
 comes first. The sets come from the hub, their instructions from ``scripts/reproduce/authors_instructions.py``.
 """

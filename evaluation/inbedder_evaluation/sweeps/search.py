@@ -73,7 +73,7 @@ def measure(
     Args:
         corpus: The texts and their labels.
         criterion: Index of the criterion, 0 or 1.
-        vectors: Normalised vectors by name: the generic ones, "instructed" and "guided".
+        vectors: Normalized vectors by name: the generic ones, "instructed" and "guided".
         queries: Numbers of the rows that serve as queries.
         generic: Name of the generic vectors that retrieve the candidates.
 

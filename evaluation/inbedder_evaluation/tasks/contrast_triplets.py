@@ -2,7 +2,7 @@
 
 For a corpus with two label columns A and B, a triplet is an anchor, a text that shares the anchor's A but not its B, and a
 text that shares its B but not its A. Under A's instruction the first must be closer, under B's the second. An embedder that
-ignores instructions succeeds under one exactly when it fails under the other. This generalises IntentEmotion (InBedder paper,
+ignores instructions succeeds under one exactly when it fails under the other. This generalizes IntentEmotion (InBedder paper,
 section 3.2) to any corpus with two criteria; the score is also the harmonic mean of both success rates.
 """
 

@@ -1,6 +1,6 @@
 """Two-criteria clustering: k-means under each criterion's instruction, against that criterion's labels.
 
-This generalises NYTClustering (InBedder paper, section 3.2) to any corpus with two label columns. The score is the harmonic mean
+This generalizes NYTClustering (InBedder paper, section 3.2) to any corpus with two label columns. The score is the harmonic mean
 of both V-measures.
 """
 

@@ -61,7 +61,7 @@ class Task(Protocol):
 
 
 @runtime_checkable
-class Itemised(Protocol):
+class Itemized(Protocol):
     """A task that also reports a result for each of its items."""
 
     def evaluate_items(self, encode: Encode, seed: int) -> Outcomes:

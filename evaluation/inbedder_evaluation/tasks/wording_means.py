@@ -1,7 +1,7 @@
 """Gain from averaging over wordings of a question: V-measure under single wordings and under means of 3 and 5 wordings.
 
 For each seed, ten sets of 3 and ten sets of 5 wordings are sampled from the ten correct instructions of a robustness set, so that
-a worst of ten is compared with a worst of ten. The vectors of a set are the mean of the normalised vectors under its wordings.
+a worst of ten is compared with a worst of ten. The vectors of a set are the mean of the normalized vectors under its wordings.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Cross tables of groupings and columns: which groups and values occur together more often than expected.
 
-Residuals are Haberman's (1973) adjusted standardised residuals, about standard normal if rows and columns are unrelated. The
+Residuals are Haberman's (1973) adjusted standardized residuals, about standard normal if rows and columns are unrelated. The
 significance of a cell is Fisher's exact test of the cell against the rest (hypergeometric, twice the smaller tail), corrected
 over all cells of the table by Benjamini and Hochberg's false discovery rate.
 """
@@ -105,7 +105,7 @@ class CrossTable:
 
     @property
     def residuals(self) -> Numbers:
-        """Adjusted standardised residual of each cell, float64, shape (r, c); 0 if its row or column holds none or all texts."""
+        """Adjusted standardized residual of each cell, float64, shape (r, c); 0 if its row or column holds none or all texts."""
         outside_row = 1 - self.counts.sum(axis=1, keepdims=True) / max(self.total, 1)
         outside_column = 1 - self.counts.sum(axis=0, keepdims=True) / max(self.total, 1)
         variance = self.expected * outside_row * outside_column

@@ -1,21 +1,28 @@
-"""Measure groupings of labelled sets with `mini`.
+"""Measure groupings.
 
     python -m scripts.bench.grouping counts DATA         (criteria for the number of groups)
     python -m scripts.bench.grouping apart_from DATA     (groups apart from a second question)
     python -m scripts.bench.grouping no_answer DATA      (texts without an answer)
+    python -m scripts.bench.grouping wording_agreement DATA --model small        (groups of several wordings)
 
-The results are in ``evaluation/results/PART.json``.
+The results are in ``evaluation/results/PART.json``; that of ``wording_agreement`` keeps the models of earlier calls.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from inbedder import InBedder
-from scripts.bench.grouping import apart_from, counts, no_answer
+from scripts.bench.grouping import apart_from, counts, no_answer, wording_agreement
 from scripts.bench.harness import ROOT, describe_run, make_parser, write_results
 
-PARTS = {"counts": counts.measure, "apart_from": apart_from.measure, "no_answer": no_answer.measure}
+PARTS = {
+    "counts": counts.measure,
+    "apart_from": apart_from.measure,
+    "no_answer": no_answer.measure,
+    "wording_agreement": wording_agreement.measure,
+}
 
 
 def main() -> None:
@@ -23,12 +30,20 @@ def main() -> None:
     parser = make_parser(__doc__, None)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("data", type=Path, metavar="DATA", help="folder of the evaluation sets")
+    parser.add_argument("--model", default="mini")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--dtype", help="default: the one that is fastest on this CPU")
     options = parser.parse_args()
-    model = InBedder(dtype=options.dtype, cache=options.cache)
-    results = {**describe_run(options), "model": f"mini (revision {model.revision})", **PARTS[options.part](model, options.data)}
-    write_results(options.output or ROOT / "evaluation" / "results" / f"{options.part}.json", results)
+    model = InBedder(options.model, dtype=options.dtype, cache=options.cache)
+    output = options.output or ROOT / "evaluation" / "results" / f"{options.part}.json"
+    results = {
+        **describe_run(options),
+        "model": f"{model.name} (revision {model.revision})",
+        **PARTS[options.part](model, options.data),
+    }
+    if "models" in results and output.exists():
+        results["models"] = json.loads(output.read_text(encoding="utf-8"))["models"] | results["models"]
+    write_results(output, results)
 
 
 if __name__ == "__main__":

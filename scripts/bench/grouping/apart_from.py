@@ -16,9 +16,8 @@ from sklearn.metrics import v_measure_score
 from inbedder import InBedder, cluster, crosstab
 from inbedder.io.tables import read_table
 from inbedder_evaluation.tasks.corpus import load_corpus
-from scripts.bench.harness import REVIEWS
+from scripts.bench.harness import REVIEW_QUESTIONS, REVIEWS
 
-QUESTIONS = ("What is being reviewed?", "Is the review positive or negative?")
 ROWS, SEEDS = 1000, 3
 SETS = {"amazon_multidomain": ("domain", "polarity", 4), "acos_restaurant": ("categories", "sentiments", 12)}
 """Criteria of the first and the second question, and the number of groups."""
@@ -27,13 +26,15 @@ SETS = {"amazon_multidomain": ("domain", "polarity", 4), "acos_restaurant": ("ca
 def list_corpora(data: Path) -> list[dict[str, Any]]:
     """List texts, questions, labels and numbers of groups."""
     demo = read_table(str(REVIEWS))
-    corpora = [{"set": "demo", "texts": demo.texts, "questions": QUESTIONS, "labels": (None, demo.column("polarity")), "k": 6}]
+    corpora = [
+        {"set": "demo", "texts": demo.texts, "questions": REVIEW_QUESTIONS, "labels": (None, demo.column("polarity")), "k": 6}
+    ]
     for name, (*criteria, k) in SETS.items():
         corpus = load_corpus(name, data, ROWS)
         numbers = [corpus.criteria.index(criterion) for criterion in criteria]
         questions = [corpus.instructions[number] for number in numbers]
-        labels = [corpus.labels[number] for number in numbers]
-        corpora.append({"set": name, "texts": corpus.texts, "questions": questions, "labels": labels, "k": k})
+        set_labels = [corpus.labels[number] for number in numbers]
+        corpora.append({"set": name, "texts": corpus.texts, "questions": questions, "labels": set_labels, "k": k})
     return corpora
 
 

@@ -100,7 +100,7 @@ def test_no_written_question_is_a_question_of_a_table(section, name):
 
 
 def test_no_training_question_is_a_wording_whose_agreement_is_measured():
-    questions = yaml.safe_load((FINETUNE.parent / "scripts/bench/wordings.yaml").read_text(encoding="utf-8"))
+    questions = yaml.safe_load((FINETUNE.parent / "scripts/bench/grouping/wordings.yaml").read_text(encoding="utf-8"))
     wordings = [normalize(wording) for kind in questions.values() for question in kind.values() for wording in question]
     assert len(set(wordings)) == 400
     assert not set(wordings) & (read_strings("questions") | read_strings("recipes") | read_written_questions())

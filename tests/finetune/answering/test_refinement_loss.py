@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from inbedder_finetune.answering.objectives import compute_vector_loss
-from inbedder_finetune.answering.objectives.amortised_reencoding import AmortisedReencoding
+from inbedder_finetune.answering.objectives.amortized_reencoding import AmortizedReencoding
 from inbedder_finetune.answering.refinement_loss import compute_refinement_loss
 
-OBJECTIVES = [AmortisedReencoding(reencode_weight=1.0, temperature=1.0)]
-BATCH = {"AmortisedReencoding": torch.eye(4)[:3], "AmortisedReencoding_index": torch.arange(3)}
+OBJECTIVES = [AmortizedReencoding(reencode_weight=1.0, temperature=1.0)]
+BATCH = {"AmortizedReencoding": torch.eye(4)[:3], "AmortizedReencoding_index": torch.arange(3)}
 
 
 def test_the_loss_is_the_mean_over_soft_tokens_and_of_log_increases():

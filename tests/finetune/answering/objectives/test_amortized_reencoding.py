@@ -1,10 +1,10 @@
-"""Amortised re-encoding compared with its equation in numpy."""
+"""Amortized re-encoding compared with its equation in numpy."""
 
 import numpy as np
 import pytest
 import torch
 
-from inbedder_finetune.answering.objectives.amortised_reencoding import AmortisedReencoding, compute_info_nce
+from inbedder_finetune.answering.objectives.amortized_reencoding import AmortizedReencoding, compute_info_nce
 from inbedder_finetune.answering.training_row import Row
 
 
@@ -31,7 +31,7 @@ def test_the_cosine_loss_is_the_distance_to_the_own_answer():
     distance, contrast = (1 - cosines).mean(), compute_info_nce(*batch, 0.05).item()
 
     def loss(**settings):
-        return AmortisedReencoding(**settings).compute_loss(*batch).item()
+        return AmortizedReencoding(**settings).compute_loss(*batch).item()
 
     assert loss(cosine_weight=1) == pytest.approx(distance, rel=1e-5)
     assert loss(reencode_weight=2) == pytest.approx(2 * contrast)
@@ -40,9 +40,9 @@ def test_the_cosine_loss_is_the_distance_to_the_own_answer():
 
 def test_answers_keep_their_cosines_in_another_width():
     rows = [Row("", "", answer, "set") for answer in ("cat", "dog", "Cat", "tax")]
-    narrow, wide = (AmortisedReencoding().make_targets([rows, rows[:1]], width, None) for width in (384, 500))
+    narrow, wide = (AmortizedReencoding().make_targets([rows, rows[:1]], width, None) for width in (384, 500))
     assert list(narrow.indices) == list(wide.indices) == [0, 1, 0, 2, 3]
     vectors, wide_vectors = narrow.vectors.float(), wide.vectors.float()
     torch.testing.assert_close(vectors @ vectors.T, wide_vectors @ wide_vectors.T, atol=2e-3, rtol=0)
-    text = AmortisedReencoding().make_targets([[Row("dog", "", "cat", "set", target="text")]], 384, None).vectors
+    text = AmortizedReencoding().make_targets([[Row("dog", "", "cat", "set", target="text")]], 384, None).vectors
     torch.testing.assert_close(text[0], narrow.vectors[1])

@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
-"""Measure milliseconds per query and disk size of an index, by number of rows.
-
-    python -m scripts.bench.search --rows 10000 --rows 100000
+"""Measure milliseconds per query and disk size of an index, by number of rows: the part ``index`` of ``large_corpora``.
 
 The base encoder's vectors are synthetic (random, around 200 centres); the texts are the demo's reviews with a number appended.
 "cold" is the first search of an opened index under an instruction, which encodes query and candidates; "warm" repeats it ("cpu":
@@ -15,7 +12,6 @@ import csv
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -33,8 +29,7 @@ from inbedder.search.index_rows import Rows
 from inbedder.search.ranking import find_candidates
 from inbedder.search.storage import Storage
 from inbedder.vectors.vectors import Vectors, normalize_vectors
-from scripts.bench.benchmark_inputs import RESULTS
-from scripts.bench.harness import REVIEWS, describe_run, make_parser, write_results
+from scripts.bench.harness import REVIEWS
 
 QUESTION = "What does the customer talk about?"
 QUERIES = ("the waiter was rude", "cold food", "great haircut", "my phone broke", "long queue")
@@ -125,24 +120,12 @@ def measure(count: int, model: InBedder, place: Path) -> dict[str, Any]:
     return results
 
 
-def main() -> None:
-    """Measure every size, and write after each."""
-    parser = make_parser(__doc__, RESULTS / "index_speed.json")
-    parser.add_argument("--rows", type=int, action="append", required=True)
-    options = parser.parse_args()
+def measure_all_indexes(folder: Path, sizes: list[int]) -> dict[str, Any]:
+    """Measure an index of every size."""
     model = InBedder()
-    results: dict[str, Any] = {
-        **describe_run(options, ("torch", "transformers", "lancedb")),
-        "model": f"mini in {model.compute_dtype}",
-        "sizes": [],
-    }
-    with tempfile.TemporaryDirectory() as place:
-        for count in options.rows:
-            load = os.getloadavg()[0]
-            results["sizes"].append({**measure(count, model, Path(place)), "load_average_before": round(load, 1)})
-            write_results(options.output, results)
-            print(json.dumps(results["sizes"][-1]))
-
-
-if __name__ == "__main__":
-    main()
+    results = []
+    for count in sizes:
+        load = os.getloadavg()[0]
+        results.append({**measure(count, model, folder), "load_average_before": round(load, 1)})
+        print(json.dumps(results[-1]), flush=True)
+    return {"model": f"mini in {model.compute_dtype}", "sizes": results}

@@ -1,7 +1,7 @@
-"""Amortised re-encoding of the answer.
+"""Amortized re-encoding of the answer.
 
 Re-encoding (InBedder paper, section 4.1, equation 2) embeds a text x under an instruction I by sampling answers and embedding
-them with another encoder R: the mean of R(y) over y ~ P(y | I, x). It needs generation. The amortised form trains the model's own
+them with another encoder R: the mean of R(y) over y ~ P(y | I, x). It needs generation. The amortized form trains the model's own
 vector v(I, x) towards the re-encoded reference answer e = R(y), with y from the data, so that one forward pass replaces sampling
 and re-encoding. Its loss is::
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AmortisedReencoding(VectorObjective):
+class AmortizedReencoding(VectorObjective):
     """InfoNCE and cosine distance to the answers' vectors of a frozen re-encoder."""
 
     reencode_weight: NonNegativeFloat = 0.0
