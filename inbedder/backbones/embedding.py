@@ -36,7 +36,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForTextEncoding
 from transformers.models.auto import modeling_auto
 
-from inbedder.backbones.hub import SETTINGS_FILE, Settings
+from inbedder.backbones.hub import SETTINGS_FILE, ModelFiles, Settings
 from inbedder.backbones.padding_check import split_by_length
 from inbedder.backbones.sentence_modules import SentenceModules, check_width, read_modules
 from inbedder.backbones.traits import TransformersBackbone
@@ -55,13 +55,14 @@ if TYPE_CHECKING:
 
 def reject_answering(resolved: ResolvedModel) -> None:
     """Reject a fine-tuned model whose settings do not say that it is an embedding model."""
-    if resolved.source.find(SETTINGS_FILE) and resolved.settings.backbone != "embedding":
-        raise ModelError(f"{resolved.source.name} was fine-tuned to answer, not as an embedding model. Leave out backbone.")
+    files = ModelFiles(resolved.adapter) if resolved.adapter else resolved.base
+    if files.find(SETTINGS_FILE) and resolved.settings.backbone != "embedding":
+        raise ModelError(f"{files.name} was fine-tuned to answer, not as an embedding model. Leave out backbone.")
 
 
 def build_embedding_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[EmbeddingBackbone, Settings]:
     """Build the backbone of a sentence-transformers checkpoint, or of any encoder with text-mean and Normalize."""
-    files, settings = loaded.source, loaded.settings
+    files, settings = ModelFiles(loaded.adapter) if loaded.adapter else loaded.base, loaded.settings
     is_t5 = loaded.model.config.model_type == "t5"
     modules = read_modules(files, is_named=options.kind is not None, is_t5=is_t5)
     check_width(modules.output_layers, loaded.model.config.get_text_config().hidden_size, files.name)

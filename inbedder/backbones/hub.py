@@ -93,8 +93,7 @@ class ModelFiles:
         try:
             return Path(hf_hub_download(self.name, file, revision=self.revision))
         except LocalEntryNotFoundError as error:
-            cached_files = (try_to_load_from_cache(self.name, config, revision=self.revision) for config in CONFIG_FILES)
-            if any(isinstance(path, str) for path in cached_files):
+            if any(isinstance(try_to_load_from_cache(self.name, config, revision=self.revision), str) for config in CONFIG_FILES):
                 return None
             raise make_load_error(self.name, error) from error
         except EntryNotFoundError:

@@ -58,11 +58,6 @@ class ResolvedModel:
     files: WeightFiles
     """The weight files as they were when the model was resolved."""
 
-    @property
-    def source(self) -> ModelFiles:
-        """The files of the adapter, or of the full model without one."""
-        return self.base if self.adapter is None else ModelFiles(self.adapter)
-
 
 @dataclass(frozen=True)
 class LoadedModel(ResolvedModel):
@@ -188,8 +183,7 @@ def load_weights(
     adapter, base = resolved.adapter, resolved.base.name
     source, kwargs, paths = _choose_source(resolved)
     pickled = read_pickled_weights(paths) if paths else None
-    trusts = resolved.hub_kwargs["trust_remote_code"]
-    check_size(resolved.base, resolved.config, model_class, pickled=pickled, trust_remote_code=trusts)
+    check_size(resolved.base, resolved.config, model_class, pickled=pickled, trust_remote_code=kwargs["trust_remote_code"])
     del pickled  # transformers reads it again
     kwargs |= _make_loading_kwargs(options)
     model, missing = _read_weights(base, source, model_class, kwargs, quiet=adapter is not None or headless)
