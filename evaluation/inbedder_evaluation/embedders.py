@@ -186,13 +186,14 @@ def make_bi_encoder_embedders(base: str, batch_size: int = 64) -> list[Embedder]
     Returns:
         Two embedders that share the weights: one reads each sentence and the condition as a pair of texts, one only sentences.
     """
+    from inbedder.backbones.hub import open_model
     from inbedder.backbones.weights import find_model, resolve_device
     from inbedder.conditional.config import Encoding, load_parts
     from inbedder.conditional.encoder import BiEncoder
     from inbedder.options import ModelOptions
 
     backbone, tokenizer = load_parts(base)
-    weights_revision = find_model(ModelOptions(base)).files.revision
+    weights_revision = find_model(open_model(base), ModelOptions(base)).files.revision
     pair_encoding = Encoding(kind="bi", input="pair", pooler="cls")
     embedders = []
     encodings = {"bi-encoder": pair_encoding, "bi-encoder, sentences only": replace(pair_encoding, reads="sentences")}

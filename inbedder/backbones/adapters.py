@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER_WEIGHTS, find_adapter_weights
-from inbedder.backbones.hub import Settings, find_model_file, read_json_object
+from inbedder.backbones.hub import ModelFiles, Settings, read_json_object
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.errors import MissingExtraError, ModelError, format_value
 from inbedder.models.checksums import CHECKSUMS
@@ -43,14 +43,14 @@ _PLAIN_NAME = re.compile(r"[\w.-]+")
 _MATCHES_NOTHING = "(?!)"
 
 
-def find_adapter_folder(name: str, revision: str | None) -> str | None:
+def find_adapter_folder(files: ModelFiles) -> str | None:
     """Find the folder of a peft adapter, downloading a hub id; None for a full model."""
-    if find_model_file(name, ADAPTER_CONFIG, revision) is None:
+    if files.find(ADAPTER_CONFIG) is None:
         return None
-    if Path(name).is_dir():
-        return name
+    if files.folder is not None:
+        return files.name
     patterns = [ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER_WEIGHTS, CHECKSUMS]
-    return str(snapshot_download(name, revision=revision, allow_patterns=patterns))
+    return str(snapshot_download(files.name, revision=files.revision, allow_patterns=patterns))
 
 
 def read_config(adapter: Path) -> dict[str, Any]:

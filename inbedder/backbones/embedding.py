@@ -36,7 +36,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForTextEncoding
 from transformers.models.auto import modeling_auto
 
-from inbedder.backbones.hub import SETTINGS_FILE, Settings, find_model_file
+from inbedder.backbones.hub import SETTINGS_FILE, ModelFiles, Settings
 from inbedder.backbones.padding_check import split_by_length
 from inbedder.backbones.sentence_modules import SentenceModules, check_width, read_modules
 from inbedder.backbones.traits import TransformersBackbone
@@ -53,19 +53,19 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
-def reject_answering(resolved: ResolvedModel, options: ModelOptions) -> None:
+def reject_answering(resolved: ResolvedModel) -> None:
     """Reject a fine-tuned model whose settings do not say that it is an embedding model."""
-    name = resolved.adapter or resolved.base
-    if find_model_file(name, SETTINGS_FILE, options.revision) and resolved.settings.backbone != "embedding":
-        raise ModelError(f"{name} was fine-tuned to answer, not as an embedding model. Leave out backbone.")
+    files = ModelFiles(resolved.adapter) if resolved.adapter else resolved.base
+    if files.find(SETTINGS_FILE) and resolved.settings.backbone != "embedding":
+        raise ModelError(f"{files.name} was fine-tuned to answer, not as an embedding model. Leave out backbone.")
 
 
 def build_embedding_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[EmbeddingBackbone, Settings]:
     """Build the backbone of a sentence-transformers checkpoint, or of any encoder with text-mean and Normalize."""
-    name, settings = loaded.adapter or loaded.base, loaded.settings
+    files, settings = ModelFiles(loaded.adapter) if loaded.adapter else loaded.base, loaded.settings
     is_t5 = loaded.model.config.model_type == "t5"
-    modules = read_modules(name, options.revision, is_named=options.kind is not None, is_t5=is_t5)
-    check_width(modules.output_layers, loaded.model.config.get_text_config().hidden_size, name)
+    modules = read_modules(files, is_named=options.kind is not None, is_t5=is_t5)
+    check_width(modules.output_layers, loaded.model.config.get_text_config().hidden_size, files.name)
     if modules.lowercase:
         tokenizer = loaded.tokenizer.backend_tokenizer
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])])

@@ -20,7 +20,7 @@ from transformers.models.auto import modeling_auto
 from inbedder.backbones.causal import build_causal_backbone
 from inbedder.backbones.embedding import build_embedding_backbone, choose_encoder_class, reject_answering
 from inbedder.backbones.file_checks import find_adapter_weights, find_pickled_weights
-from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, find_model_file, read_settings
+from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, ModelFiles, Settings, open_model, read_settings
 from inbedder.backbones.late_interaction import LateInteractionBackbone, add_gate, add_language_filter
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.onednn_linear import prepack
@@ -32,7 +32,6 @@ from inbedder.backbones.revision import record_revision
 from inbedder.backbones.seq2seq import build_seq2seq_backbone
 from inbedder.backbones.weights import LoadedModel, ResolvedModel, find_model, load_weights
 from inbedder.errors import InbedderError, InputError, ModelError, is_out_of_memory
-from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Family:
     """Builds the backbone and its settings from a loaded model and the user's options."""
     headless: bool = False
     """Whether it is loaded without its language-model head."""
-    check: Callable[[ResolvedModel, ModelOptions], None] = lambda _resolved, _options: None
+    check: Callable[[ResolvedModel], None] = lambda _resolved: None
     """Rejects a model of another kind before its weights are read."""
     prepare: Callable[[Any, ResolvedModel], None] | None = None
     """Changes a model before an adapter is merged (``load_weights``)."""
@@ -66,7 +65,7 @@ def build_masked_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[B
     is_encoder = loaded.adapter is None and loaded.settings == Settings() and not _list_kinds_of_class(loaded.model.config)
     if is_encoder and loaded.untrained and options.backbone is None:
         raise ModelError(
-            f"{loaded.base} is an encoder without a language-model head, and its files do not say how its vectors are read. "
+            f"{loaded.base.name} is an encoder without a language-model head, and its files do not say how its vectors are read. "
             "Load it as an embedding model, with the pooling of its card: backbone='embedding', pooling='cls' for SimCSE. "
             "Or read its mask tokens: backbone='masked'."
         )
@@ -91,7 +90,8 @@ def prepare_masked(model: Any, resolved: ResolvedModel) -> None:
         return
     if resolved.adapter is None:
         raise ModelError(
-            f"late_interaction is for adapters, whose base reads the texts. Remove it from {SETTINGS_FILE} of {resolved.base}."
+            "late_interaction is for adapters, whose base reads the texts. "
+            f"Remove it from {SETTINGS_FILE} of {resolved.base.name}."
         )
     add_gate(model)
     if resolved.settings.language_directions:
@@ -171,18 +171,19 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
 
 
 def _load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
+    files = open_model(options.model, options.revision)
     if options.kind and options.kind.startswith("vllm"):
         from inbedder.backbones.vllm import build_vllm_backbone
 
-        resolved = find_model(options)
+        resolved = find_model(files, options)
         _check_safetensors(resolved)
         engine_backbone = build_vllm_backbone(resolved, detect_kind(resolved.config), options)
         record_revision(engine_backbone, resolved.files)
         return engine_backbone, resolved.settings
-    is_sentence_model = options.backbone is None and _is_sentence_model(options.model, options.revision)
-    loaded = load_model(replace(options, backbone="embedding") if is_sentence_model else options)
+    is_sentence_model = options.backbone is None and _is_sentence_model(files)
+    loaded = load_model(files, replace(options, backbone="embedding") if is_sentence_model else options)
     if options.quantization is not None:
-        check_quantized_layers(loaded.model, loaded.base)
+        check_quantized_layers(loaded.model, loaded.base.name)
     if not options.is_onnx:  # that graph is made from torch's own layers
         prepack(loaded.model)
         if loaded.text_reader is not None:
@@ -196,31 +197,30 @@ def _load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
 
 def _check_safetensors(resolved: ResolvedModel) -> None:
     """Reject pickled weights, which vLLM would read by itself."""
-    is_pickled = bool(find_pickled_weights(resolved.base, resolved.hub_kwargs.get("revision")))
+    is_pickled = bool(find_pickled_weights(resolved.base))
     if is_pickled or (resolved.adapter is not None and find_adapter_weights(Path(resolved.adapter)).suffix == ".bin"):
-        name = resolved.adapter if resolved.adapter is not None and not is_pickled else resolved.base
+        name = resolved.adapter if resolved.adapter is not None and not is_pickled else resolved.base.name
         raise ModelError(
             f"{name} has pickled weights only, and under vLLM inbedder loads safetensors only. Convert it once: inbedder models "
             f"convert {name} -o FOLDER"
         )
 
 
-def _is_sentence_model(name: str, revision: str | None) -> bool:
+def _is_sentence_model(files: ModelFiles) -> bool:
     """Return whether a model is a sentence-transformers checkpoint that inbedder did not fine-tune to answer."""
-    name = resolve_name(name)
-    if Path(name).is_file() or find_model_file(name, MODULES_FILE, revision) is None:
+    if files.find(MODULES_FILE) is None:
         return False
-    return find_model_file(name, SETTINGS_FILE, revision) is None or read_settings(name, revision).backbone == "embedding"
+    return files.find(SETTINGS_FILE) is None or read_settings(files).backbone == "embedding"
 
 
-def load_model(options: ModelOptions) -> LoadedModel:
-    """Load weights and tokenizer, merging an adapter unless its base is quantized; errors are those of ``load_backbone``."""
-    resolved = find_model(options)
+def load_model(files: ModelFiles, options: ModelOptions) -> LoadedModel:
+    """Load an opened model, merging an adapter unless its base is quantized; errors are those of ``load_backbone``."""
+    resolved = find_model(files, options)
     kind = options.kind or detect_kind(resolved.config)
     family = FAMILIES.get(kind)
     if family is None:
         raise InputError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
-    family.check(resolved, options)
+    family.check(resolved)
     _check_kind(kind, resolved)
     load = partial(load_weights, kind=kind, model_class=family.model_class(resolved.config), options=options)
     loaded = load(resolved, headless=family.headless, prepare=family.prepare)
@@ -233,4 +233,4 @@ def _check_kind(kind: str, resolved: ResolvedModel) -> None:
     """Reject a language model whose class is of another kind; a model of unknown kind is accepted."""
     kinds = list_kinds(resolved.config)
     if kinds and kind not in (*kinds, "embedding"):
-        raise ModelError(f"{resolved.base} is a {kinds[0]} LM and cannot be loaded as a {kind} one. Leave out backbone.")
+        raise ModelError(f"{resolved.base.name} is a {kinds[0]} LM and cannot be loaded as a {kind} one. Leave out backbone.")

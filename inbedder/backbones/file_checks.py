@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from inbedder.backbones.hub import find_model_file, read_json_object
+from inbedder.backbones.hub import ModelFiles, read_json_object
 from inbedder.errors import ModelError
 from inbedder.io.files import is_inside
-from inbedder.models.checksums import check_checksums
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -25,53 +24,47 @@ _TABLES = ("config.json", "tokenizer_config.json", "generation_config.json", "sp
 """The JSON files of a model that transformers reads."""
 
 
-def check_sums(name: str, revision: str | None = None) -> None:
-    """Reject a model whose files differ from its ``checksums.json``; a model without checksums is accepted."""
-    check_checksums(lambda file: find_model_file(name, file, revision))
-
-
-def check_json_files(name: str, revision: str | None = None) -> None:
-    """Reject a folder or hub id with a damaged JSON file, which transformers would ignore, or one that asks for foreign code."""
-    folder = Path(name)
-    paths = {find_model_file(name, file, revision) for file in _TABLES} | set(folder.glob("sentence_*_config.json"))
+def check_json_files(files: ModelFiles) -> None:
+    """Reject a model with a damaged JSON file, which transformers would ignore, or one that asks for foreign code."""
+    paths = {files.find(file) for file in _TABLES} | set(Path(files.name).glob("sentence_*_config.json"))
     for path in sorted(path for path in paths if path is not None):
         read_json_object(path)
 
 
-def check_not_adapter(name: str, revision: str | None = None) -> None:
-    """Reject a base (folder or hub id) that is itself an adapter, because transformers would load it with unchecked weights."""
-    if find_model_file(name, ADAPTER_CONFIG, revision) is not None:
-        raise ModelError(f"{name} is itself an adapter, so it cannot be the base of another. Merge it into its base first.")
+def check_not_adapter(base: ModelFiles) -> None:
+    """Reject a base that is itself an adapter, because transformers would load it with unchecked weights."""
+    if base.find(ADAPTER_CONFIG) is not None:
+        raise ModelError(f"{base.name} is itself an adapter, so it cannot be the base of another. Merge it into its base first.")
 
 
-def check_weights(name: str, revision: str | None = None, weights: str | None = None) -> None:
+def check_weights(files: ModelFiles, weights: str | None = None) -> None:
     """Reject a model whose weights (``weights`` is its ``transformers_weights``, if set) are not in its folder."""
+    name, folder = files.name, files.folder
     if weights is not None and not (is_inside(weights) and weights.endswith((".safetensors", ".safetensors.index.json"))):
         raise ModelError(f"config.json of {name} names the weights {weights!r}; they must be safetensors in its own folder.")
-    folder = Path(name)
     candidates = (WEIGHTS, INDEX, PICKLED_WEIGHTS, PICKLED_INDEX) if weights is None else (weights,)
-    if folder.is_dir():
-        path = next((folder / file for file in candidates if (folder / file).is_file()), None)
+    if folder is not None:
+        path = next((path for file in candidates if (path := files.find(file)) is not None), None)
         if path is None:
             raise ModelError(f"{folder} holds no weights ({candidates[0]}). Download the model again, or save it again.")
         if path.suffix == ".json":
             list_shards(path, folder)
         return
     for file in candidates:
-        if file.endswith(".json") and (path := find_model_file(name, file, revision)) is not None:
+        if file.endswith(".json") and (path := files.find(file)) is not None:
             list_shards(path, None)
 
 
-def find_pickled_weights(name: str, revision: str | None = None) -> list[Path]:
+def find_pickled_weights(files: ModelFiles) -> list[Path]:
     """Find a model's pickled files (a folder's, or downloaded from the hub), in order; none if it has safetensors."""
-    if any(find_model_file(name, file, revision) for file in (WEIGHTS, INDEX)):
+    if any(files.find(file) for file in (WEIGHTS, INDEX)):
         return []
-    if (path := find_model_file(name, PICKLED_WEIGHTS, revision)) is not None:
+    if (path := files.find(PICKLED_WEIGHTS)) is not None:
         return [path]
-    index = find_model_file(name, PICKLED_INDEX, revision)
-    shards = {} if index is None else {shard: find_model_file(name, shard, revision) for shard in list_shards(index, None)}
+    index = files.find(PICKLED_INDEX)
+    shards = {} if index is None else {shard: files.find(shard) for shard in list_shards(index, None)}
     if missing := [shard for shard, path in shards.items() if path is None]:
-        raise _make_missing_error(name, missing[0], PICKLED_INDEX)
+        raise _make_missing_error(files.name, missing[0], PICKLED_INDEX)
     return [path for path in shards.values() if path is not None]
 
 
@@ -100,7 +93,7 @@ def list_weight_files(folder: Path) -> list[Path]:
     """List the weight files of a folder that are read, in a fixed order: safetensors, and pickles in place of missing ones."""
     files = sorted(folder.glob("*.safetensors"))
     names = {path.name for path in files}
-    files += find_pickled_weights(str(folder)) if folder.is_dir() else []
+    files += find_pickled_weights(ModelFiles(str(folder))) if folder.is_dir() else []
     return files + ([] if ADAPTER_WEIGHTS in names else sorted(folder.glob(PICKLED_ADAPTER_WEIGHTS)))
 
 

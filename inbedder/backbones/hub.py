@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from huggingface_hub import hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
 
 from inbedder.errors import ModelError, format_value
+from inbedder.models.bundled import resolve_name
 
 SETTINGS_FILE = "inbedder.json"
 MODULES_FILE = "modules.json"
@@ -70,27 +71,44 @@ class Settings:
     """An embedding model's default prompts for a "query", a "document" and any other text ("")."""
 
 
-def find_model_file(name: str, file: str, revision: str | None) -> Path | None:
-    """Find a file of a folder or hub repository, without a network in the cache; None if it does not exist."""
-    if Path(name).is_dir():
-        path = Path(name) / file
-        return path if path.is_file() else None
-    try:
-        return Path(hf_hub_download(name, file, revision=revision))
-    except LocalEntryNotFoundError as error:
-        if any(isinstance(try_to_load_from_cache(name, whole_file, revision=revision), str) for whole_file in CONFIG_FILES):
+@dataclass(frozen=True)
+class ModelFiles:
+    """The files of one model: those of a folder, or of a hub repository at one revision."""
+
+    name: str
+    """Folder or hub id."""
+    revision: str | None = None
+    """The hub's commit of a full model; the user's branch, tag or commit for any other."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The model's folder; None for a hub id."""
+        return Path(self.name) if Path(self.name).is_dir() else None
+
+    def find(self, file: str) -> Path | None:
+        """Find a file, without a network in the hub's cache; None if it does not exist."""
+        if (folder := self.folder) is not None:
+            path = folder / file
+            return path if path.is_file() else None
+        try:
+            return Path(hf_hub_download(self.name, file, revision=self.revision))
+        except LocalEntryNotFoundError as error:
+            if any(isinstance(try_to_load_from_cache(self.name, config, revision=self.revision), str) for config in CONFIG_FILES):
+                return None
+            raise make_load_error(self.name, error) from error
+        except EntryNotFoundError:
             return None
-        raise make_load_error(name, error) from error
-    except EntryNotFoundError:
-        return None
-    except (OSError, HFValidationError) as error:
-        raise make_load_error(name, error) from error
+        except (OSError, HFValidationError) as error:
+            raise make_load_error(self.name, error) from error
 
 
-def find_commit(name: str, revision: str | None) -> str | None:
-    """Resolve a branch, tag or commit of a hub id to its commit; None for a folder."""
-    path = None if Path(name).is_dir() else find_model_file(name, "config.json", revision)
-    return revision if path is None else path.parent.name
+def open_model(name: str, revision: str | None = None) -> ModelFiles:
+    """Resolve a model's name, and on the hub its commit, so that all files are read from one commit; reject a file."""
+    files = ModelFiles(resolve_name(name), revision)
+    if Path(files.name).is_file():
+        raise ModelError(f"{files.name} is a file. Give the folder with config.json and the weights, or a .gguf file.")
+    path = files.find("config.json") if files.folder is None else None
+    return files if path is None else replace(files, revision=path.parent.name)
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
@@ -145,9 +163,9 @@ _SETTING_TYPES: dict[str, type] = {
 """The keys of ``inbedder.json`` and the types of their values."""
 
 
-def read_settings(name: str, revision: str | None) -> Settings:
+def read_settings(files: ModelFiles) -> Settings:
     """Read the settings that fine-tuning saved with a model, empty if there are none; reject damaged ones."""
-    path = find_model_file(name, SETTINGS_FILE, revision)
+    path = files.find(SETTINGS_FILE)
     if path is None:
         return Settings()
     table = read_json_object(path)

@@ -31,8 +31,8 @@ def load_text_reader(resolved: ResolvedModel, loaded: LoadedModel, load: Callabl
     """Load the base of an adapter of the question, with which it shares its unchanged weights; reject models without one."""
     if resolved.adapter is None:
         raise ModelError(
-            f"{loaded.base} was trained with an adapter of the question, which must be a folder of its own. Load the folder that "
-            "training wrote."
+            f"{loaded.base.name} was trained with an adapter of the question, which must be a folder of its own. "
+            "Load the folder that training wrote."
         )
     if getattr(loaded.model, "is_quantized", False):
         raise ModelError(f"{resolved.adapter} is an adapter of the question, which takes no quantization. Leave it out.")
@@ -41,7 +41,7 @@ def load_text_reader(resolved: ResolvedModel, loaded: LoadedModel, load: Callabl
             f"{resolved.adapter} is an adapter of the question, and {resolved.config.model_type} models cannot read the text "
             "without it. Train an adapter of all tokens (lora.tokens: all)."
         )
-    files = WeightFiles.of(resolved.base, None, resolved.hub_kwargs.get("revision"), modules=False)
+    files = WeightFiles.of(resolved.base, None, modules=False)
     reader = load(replace(resolved, adapter=None, settings=Settings(), files=files), headless=True)
     _share_equal_weights(reader.model, loaded.model)
     return reader

@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from inbedder.backbones.file_checks import ADAPTER_CONFIG, list_weight_files
-from inbedder.backbones.hub import CONFIG_FILES, find_model_file, make_load_error
+from inbedder.backbones.hub import CONFIG_FILES, ModelFiles, make_load_error, open_model
 from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.sentence_modules import list_module_files
 from inbedder.errors import ModelError
-from inbedder.models.bundled import is_checked_base, resolve_name
+from inbedder.models.bundled import is_checked_base
 from inbedder.models.checksums import FileState, get_digest, get_file_state
 
 IGNORED_CONFIG_KEYS = (
@@ -43,24 +43,23 @@ class WeightFiles:
     """The text of an adapter's configuration, which changes vectors like weights."""
 
     @classmethod
-    def of(cls, base: str, adapter: str | None, commit: str | None, *, modules: bool) -> WeightFiles:
+    def of(cls, base: ModelFiles, adapter: str | None, *, modules: bool) -> WeightFiles:
         """Record the current files of a model.
 
         Args:
-            base: Folder or hub id of the full model.
+            base: The full model.
             adapter: Folder of the adapter, or None.
-            commit: The hub's commit of the base.
             modules: Whether it is loaded as an embedding model, so that its modules' files count.
 
         Returns:
             The files in their current state.
         """
-        folder = Path(adapter or base)
+        folder = Path(adapter or base.name)
         files = list_weight_files(folder) + (list_module_files(folder) if modules and folder.is_dir() else [])
-        base_index = len(files) if adapter and not is_checked_base(base) else None
-        files += list_weight_files(Path(base)) if base_index is not None and Path(base).is_dir() else []
+        base_index = len(files) if adapter and not is_checked_base(base.name) else None
+        files += list_weight_files(base.folder) if base_index is not None and base.folder is not None else []
         config = Path(adapter, ADAPTER_CONFIG).read_text(encoding="utf-8") if adapter else ""
-        return cls(tuple(get_file_state(file) for file in files), commit, base_index, config)
+        return cls(tuple(get_file_state(file) for file in files), base.revision, base_index, config)
 
     @cached_property
     def revision(self) -> str:
@@ -137,13 +136,13 @@ def get_files_revision(name: str, revision: str | None = None) -> str:
     Raises:
         ModelError: If the model does not exist.
     """
-    name = resolve_name(name)
-    config_paths = [path for file in CONFIG_FILES if (path := find_model_file(name, file, revision))]
+    model = open_model(name, revision)
+    config_paths = [path for file in CONFIG_FILES if (path := model.find(file))]
     if not config_paths:
-        raise make_load_error(name, FileNotFoundError(f"no {' or '.join(CONFIG_FILES)}"))
-    if not Path(name).is_dir():
+        raise make_load_error(model.name, FileNotFoundError(f"no {' or '.join(CONFIG_FILES)}"))
+    if model.folder is None:
         return config_paths[0].parent.name
-    files = sorted([*list_weight_files(Path(name)), *Path(name).glob("*.json")])
-    files += list_module_files(Path(name))
+    files = sorted([*list_weight_files(model.folder), *model.folder.glob("*.json")])
+    files += list_module_files(model.folder)
     digest = hashlib.sha256("".join(f"{path.name}\0{get_digest(path)}\0" for path in files).encode())
     return digest.hexdigest()[:16]

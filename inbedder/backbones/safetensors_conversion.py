@@ -17,15 +17,15 @@ from inbedder.backbones.file_checks import (
     INDEX,
     PICKLED_ADAPTER_WEIGHTS,
     WEIGHTS,
-    check_sums,
     find_pickled_weights,
 )
+from inbedder.backbones.hub import ModelFiles
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.backbones.sentence_modules import find_checkpoint_folder, list_module_paths
 from inbedder.errors import InputError, ModelError, format_value
 from inbedder.io.files import atomic_folder
 from inbedder.models.bundled import resolve_name
-from inbedder.models.checksums import CHECKSUMS, write_checksums
+from inbedder.models.checksums import CHECKSUMS, check_checksums, write_checksums
 from inbedder.runtime.user_paths import expand_path
 
 _SKIPPED_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack", ".ot", ".gguf", ".onnx")
@@ -55,7 +55,7 @@ def convert_to_safetensors(name: str, output: str | os.PathLike[str], revision: 
     folder = find_checkpoint_folder(resolve_name(name), revision)
     if target.resolve().is_relative_to(folder.resolve()):
         raise InputError(f"{format_value(str(target))} is in the folder of the model. Choose a folder outside it.")
-    check_sums(str(folder))
+    check_checksums(ModelFiles(str(folder)).find)
     module_paths = list_module_paths(folder)
     for path in (folder / path for path in module_paths):
         if path.is_symlink() or path.is_file():
@@ -79,7 +79,7 @@ def _find_pickles(folder: Path) -> list[Path]:
         return []
     if adapter.is_file() and not (folder / ADAPTER_WEIGHTS).is_file():
         return [adapter]
-    return find_pickled_weights(str(folder))
+    return find_pickled_weights(ModelFiles(str(folder)))
 
 
 def _copy_other_files(folder: Path, target: Path) -> None:

@@ -27,17 +27,17 @@ from inbedder.backbones.file_checks import (
     WEIGHTS,
     check_json_files,
     check_not_adapter,
-    check_sums,
     check_weights,
     find_adapter_weights,
     find_pickled_weights,
     list_shards,
     list_weight_files,
 )
-from inbedder.backbones.hub import MODULES_FILE, find_model_file, make_load_error, read_json_object
+from inbedder.backbones.hub import MODULES_FILE, ModelFiles, make_load_error, read_json_object
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.errors import ModelError
 from inbedder.io.files import is_inside
+from inbedder.models.checksums import check_checksums
 from inbedder.vectors.pooling import POOLINGS, list_poolings
 
 logger = logging.getLogger(__name__)
@@ -76,12 +76,11 @@ class SentenceModules:
     """Default prompts for a "query", a "document" and any other text ("")."""
 
 
-def read_modules(name: str, revision: str | None, *, is_named: bool, is_t5: bool = False) -> SentenceModules:
+def read_modules(files: ModelFiles, *, is_named: bool, is_t5: bool = False) -> SentenceModules:
     """Read ``modules.json`` and the modules that it lists.
 
     Args:
-        name: A folder or a hub id.
-        revision: Branch, tag or commit on the hub.
+        files: The opened model.
         is_named: Whether the user named the backbone. It matters for pooling settings without ``include_prompt``, which
             sentence-transformers wrote before 2.4: a named backbone does not pool the prompt, otherwise it is pooled as there.
         is_t5: Whether the encoder is a T5, whose prompt is not pooled with such settings either: the published checkpoints are
@@ -94,7 +93,7 @@ def read_modules(name: str, revision: str | None, *, is_named: bool, is_t5: bool
     Raises:
         ModelError: If a module is not supported, or its weights are missing or damaged.
     """
-    module_list = _read_module_list(name, revision)
+    name, module_list = files.name, _read_module_list(files)
     if module_list is None:
         return SentenceModules()
     kinds = [_get_class_name(str(module["type"])) for module in module_list]
@@ -105,8 +104,8 @@ def read_modules(name: str, revision: str | None, *, is_named: bool, is_t5: bool
         )
     output_layers = nn.Sequential()
     for kind, module in zip(kinds[2:], module_list[2:], strict=True):
-        output_layers.append(_load_dense(name, str(module["path"]), revision) if kind == "Dense" else Normalize())
-    transformer = _read_settings_file(name, "sentence_bert_config.json", revision)
+        output_layers.append(_load_dense(files, str(module["path"])) if kind == "Dense" else Normalize())
+    transformer = _read_settings_file(files, "sentence_bert_config.json")
     max_length = transformer.get("max_seq_length")
     if max_length is not None and (type(max_length) is not int or max_length < 1):
         raise ModelError(
@@ -116,8 +115,8 @@ def read_modules(name: str, revision: str | None, *, is_named: bool, is_t5: bool
         raise ModelError(
             f"{name} reads its texts through a chat template, which is not supported. Use sentence-transformers itself."
         )
-    pooling = _read_settings_file(name, f"{module_list[1]['path']}/config.json", revision)
-    prompts = _read_prompts(name, _read_settings_file(name, "config_sentence_transformers.json", revision))
+    pooling = _read_settings_file(files, f"{module_list[1]['path']}/config.json")
+    prompts = _read_prompts(name, _read_settings_file(files, "config_sentence_transformers.json"))
     if is_t5 and not prompts and "include_prompt" not in pooling and not pooling.keys() >= _INSTRUCTOR_KEYS:
         prompts = {"query": "", "document": ""}
     return SentenceModules(
@@ -142,9 +141,8 @@ def check_width(output_layers: nn.Sequential, width: int, name: str) -> None:
 
 def list_module_paths(folder: Path) -> list[Path]:
     """List the paths of the modules in a folder other than the transformer's, sorted; none without ``modules.json``."""
-    return [
-        Path(path) for path in sorted({module["path"] for module in _read_module_list(str(folder), None) or [] if module["path"]})
-    ]
+    module_list = _read_module_list(ModelFiles(str(folder))) or []
+    return [Path(path) for path in sorted({module["path"] for module in module_list if module["path"]})]
 
 
 def list_module_files(folder: Path) -> list[Path]:
@@ -156,8 +154,9 @@ def list_module_files(folder: Path) -> list[Path]:
 def find_sentence_folder(name: str) -> Path:
     """Find or download a folder for sentence-transformers; reject one that would run code or read files elsewhere."""
     folder = find_checkpoint_folder(name)
-    check_sums(str(folder))
-    for module in _read_module_list(str(folder), None) or []:
+    files = ModelFiles(str(folder))
+    check_checksums(files.find)
+    for module in _read_module_list(files) or []:
         if not str(module["type"]).startswith("sentence_transformers."):
             raise ModelError(f"{name} contains {module['type']}, whose code inbedder does not run. Choose another model.")
     for subfolder in (folder, *(path for path in sorted(folder.rglob("*")) if path.is_dir())):
@@ -192,24 +191,25 @@ def _check_files(folder: Path) -> None:
     They read pickled weights by torch's restricted loader too. Each pickle is opened here first, so that all loaders reject it
     with the same message.
     """
-    check_json_files(str(folder))
+    files = ModelFiles(str(folder))
+    check_json_files(files)
     for index in folder.glob("*.safetensors.index.json"):
         list_shards(index, folder)
-    read_pickled_weights(find_pickled_weights(str(folder)))
+    read_pickled_weights(find_pickled_weights(files))
     if (folder / ADAPTER_CONFIG).is_file():
         if find_adapter_weights(folder).name != ADAPTER_WEIGHTS:
             read_pickled_weights([folder / PICKLED_ADAPTER_WEIGHTS])
         if not (folder / "config.json").is_file():
-            base = str(read_json_object(folder / ADAPTER_CONFIG).get("base_model_name_or_path"))
+            base = ModelFiles(str(read_json_object(folder / ADAPTER_CONFIG).get("base_model_name_or_path")))
             check_not_adapter(base)
             check_json_files(base)
             check_weights(base)
             read_pickled_weights(find_pickled_weights(base))
 
 
-def _read_module_list(name: str, revision: str | None) -> list[dict[str, Any]] | None:
+def _read_module_list(files: ModelFiles) -> list[dict[str, Any]] | None:
     """Read the modules that ``modules.json`` lists, all inside its folder; None if there is no such file."""
-    path = find_model_file(name, MODULES_FILE, revision)
+    name, path = files.name, files.find(MODULES_FILE)
     if path is None:
         return None
     try:
@@ -230,9 +230,9 @@ def _read_module_list(name: str, revision: str | None) -> list[dict[str, Any]] |
     return module_list
 
 
-def _read_settings_file(name: str, file: str, revision: str | None) -> dict[str, Any]:
+def _read_settings_file(files: ModelFiles, file: str) -> dict[str, Any]:
     """Read a JSON object from a file; an empty one if the file does not exist."""
-    path = find_model_file(name, file, revision)
+    path = files.find(file)
     return {} if path is None else read_json_object(path)
 
 
@@ -272,9 +272,9 @@ def _read_prompts(name: str, settings: dict[str, Any]) -> dict[str, str]:
     return {key: str(prompt) for key, prompt in named_prompts.items() if prompt}
 
 
-def _load_dense(name: str, path: str, revision: str | None) -> nn.Sequential:
+def _load_dense(files: ModelFiles, path: str) -> nn.Sequential:
     """Load a linear layer and its activation, in float32."""
-    settings = _read_settings_file(name, f"{path}/config.json", revision)
+    name, settings = files.name, _read_settings_file(files, f"{path}/config.json")
     activation = str(settings.get("activation_function", "torch.nn.modules.activation.Tanh"))
     unsupported = [
         key for key in ("module_input_name", "module_output_name") if settings.get(key) not in (None, "sentence_embedding")
@@ -285,8 +285,8 @@ def _load_dense(name: str, path: str, revision: str | None) -> nn.Sequential:
         raise ModelError(
             f"{path} of {name} has {', '.join(unsupported)}, which is not supported. Use sentence-transformers itself."
         )
-    files = (find_model_file(name, f"{path}/{file}", revision) for file in (WEIGHTS, PICKLED_WEIGHTS))
-    weights = next((file for file in files if file is not None), None)
+    candidates = (files.find(f"{path}/{file}") for file in (WEIGHTS, PICKLED_WEIGHTS))
+    weights = next((file for file in candidates if file is not None), None)
     if weights is None:
         raise ModelError(f"{path} of {name} has no {WEIGHTS}. Download the model again, or save it again.")
     try:

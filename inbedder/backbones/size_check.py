@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 from transformers.initialization import no_init_weights
 
 from inbedder.backbones.file_checks import INDEX, WEIGHTS
-from inbedder.backbones.hub import find_model_file, read_json_object
+from inbedder.backbones.hub import ModelFiles, read_json_object
 from inbedder.errors import ModelError
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ _NUMBERS_OF_LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "
 
 
 def check_size(
-    name: str,
-    revision: str | None,
+    files: ModelFiles,
     config: PretrainedConfig,
     model_class: Any,
     *,
@@ -36,14 +34,14 @@ def check_size(
     trust_remote_code: bool,
 ) -> None:
     """Reject a configuration with more layers or parameters than its weights, on disk or ``pickled``, can fill."""
-    measured = _measure_weights(name, revision) if pickled is None else _measure_tensors(pickled)
+    measured = _measure_weights(files) if pickled is None else _measure_tensors(pickled)
     if measured is None:
         return
     num_tensors, num_bytes = measured
     counts = {key: getattr(part, key, 0) for part in (config, config.get_text_config()) for key in _NUMBERS_OF_LAYERS}
     for key, count in counts.items():
         if isinstance(count, int) and count > max(MIN_REFUSED_LAYERS, num_tensors):
-            raise _make_size_error(name, f"{count:,} layers ({key})", f"{num_tensors:,} tensors")
+            raise _make_size_error(files.name, f"{count:,} layers ({key})", f"{num_tensors:,} tensors")
     try:
         with no_init_weights(), torch.device("meta"):
             model = model_class.from_config(deepcopy(config), trust_remote_code=trust_remote_code)
@@ -51,22 +49,22 @@ def check_size(
     except Exception:  # a configuration that fits nothing can raise anything, and loading it will report the reason
         return
     if num_parameters > max(MIN_REFUSED_PARAMETERS, MAX_PARAMETERS_PER_BYTE * num_bytes):
-        raise _make_size_error(name, f"{num_parameters:,} parameters", f"{num_bytes:,} bytes")
+        raise _make_size_error(files.name, f"{num_parameters:,} parameters", f"{num_bytes:,} bytes")
 
 
-def _measure_weights(name: str, revision: str | None) -> tuple[int, int] | None:
+def _measure_weights(files: ModelFiles) -> tuple[int, int] | None:
     """Measure the number of tensors and bytes in a model's weights; None if its files do not show them."""
-    if (path := find_model_file(name, WEIGHTS, revision)) is not None:
+    if (path := files.find(WEIGHTS)) is not None:
         try:
             with safe_open(path, "pt") as tensors:
                 return len(tensors.keys()), path.stat().st_size
         except (SafetensorError, OSError):  # loading it will name the damage
             return None
-    if (path := find_model_file(name, INDEX, revision)) is None:
+    if (path := files.find(INDEX)) is None:
         return None
     table = read_json_object(path)
     shards = {path.parent / str(shard) for shard in table["weight_map"].values()}
-    if Path(name).is_dir():
+    if files.folder is not None:
         return len(table["weight_map"]), sum(shard.stat().st_size for shard in shards)
     num_bytes = table["metadata"].get("total_size")
     return (len(table["weight_map"]), num_bytes) if isinstance(num_bytes, int) else None

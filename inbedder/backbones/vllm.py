@@ -87,7 +87,7 @@ def build_vllm_backbone(resolved: ResolvedModel, kind: str, options: ModelOption
     """
     engine_options = read_options(options.backbone or "vllm")
     if kind != "causal":
-        raise ModelError(f"{resolved.base} is a {kind} LM; inbedder uses vLLM for causal LMs only. Leave out backbone.")
+        raise ModelError(f"{resolved.base.name} is a {kind} LM; inbedder uses vLLM for causal LMs only. Leave out backbone.")
     if resolved.settings.question_adapter:
         raise ModelError(f"{resolved.adapter} is an adapter of the question, which vLLM cannot apply. Leave out backbone.")
     if options.device not in (None, "cpu", "cuda"):
@@ -99,7 +99,7 @@ def build_vllm_backbone(resolved: ResolvedModel, kind: str, options: ModelOption
     device = resolve_device(options.device)
     model = EngineHandle(resolved.config, choose_dtype(options, device), device)
     try:
-        generation = GenerationConfig.from_pretrained(resolved.base, **resolved.hub_kwargs)
+        generation = GenerationConfig.from_pretrained(resolved.base.name, **resolved.hub_kwargs)
     except OSError:  # it does not exist; a damaged one was rejected before
         generation = GenerationConfig.from_model_config(resolved.config)
     return VllmBackbone(resolved, model, generation, engine_options)
@@ -162,8 +162,8 @@ class VllmBackbone(BackboneTraits):
             [f"{dtype} in vLLM {_find_version()}", *([json.dumps(options, sort_keys=True, default=str)] if options else [])]
         )
         self.arguments: dict[str, Any] = {
-            "model": resolved.base,
-            "tokenizer": resolved.base,
+            "model": resolved.base.name,
+            "tokenizer": resolved.base.name,
             "dtype": dtype,
             "load_format": "safetensors",
             "enable_prefix_caching": True,

@@ -19,20 +19,19 @@ from inbedder.backbones.adapters import find_adapter_folder, list_replaced_weigh
 from inbedder.backbones.file_checks import (
     check_json_files,
     check_not_adapter,
-    check_sums,
     check_weights,
     find_adapter_weights,
     find_pickled_weights,
 )
 from inbedder.backbones.forks import limit_threads_after_fork
-from inbedder.backbones.hub import Settings, find_commit, find_model_file, make_load_error, read_settings
+from inbedder.backbones.hub import ModelFiles, Settings, make_load_error, open_model, read_settings
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.backbones.quantization import make_quantization_config
 from inbedder.backbones.revision import WeightFiles
 from inbedder.backbones.size_check import check_size
 from inbedder.backbones.tokenizer_checks import check_config, check_tokenizer
 from inbedder.errors import InputError, ModelError, format_value
-from inbedder.models.bundled import resolve_name
+from inbedder.models.checksums import check_checksums
 from inbedder.options import ModelOptions
 from inbedder.runtime.transformers_output import silence_transformers
 
@@ -42,10 +41,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ResolvedModel:
-    """A model whose files are found and checked, but whose weights are not loaded."""
+    """A model whose files are found and checked, before its weights are loaded."""
 
-    base: str
-    """Folder or hub id of the full model."""
+    base: ModelFiles
+    """The full model."""
     config: PretrainedConfig
     """The model's configuration."""
     tokenizer: PreTrainedTokenizerBase
@@ -57,29 +56,19 @@ class ResolvedModel:
     hub_kwargs: dict[str, Any]
     """Arguments of ``from_pretrained``: trust_remote_code and, for a hub id, the commit."""
     files: WeightFiles
-    """The weight files in their current state."""
+    """The weight files as they were when the model was resolved."""
 
 
 @dataclass(frozen=True)
-class LoadedModel:
+class LoadedModel(ResolvedModel):
     """A model in memory."""
 
     model: PreTrainedModel
     """The model in evaluation mode."""
-    tokenizer: PreTrainedTokenizerBase
-    """The model's tokenizer."""
     kind: str
     """"causal", "masked", "seq2seq" or "embedding"."""
-    settings: Settings
-    """The settings saved with the weights."""
-    adapter: str | None
-    """Folder of the adapter, or None."""
-    base: str
-    """Folder or hub id of the full model."""
     untrained: tuple[str, ...]
     """Weights missing from the checkpoint and therefore random: a language-model head, or a pooler."""
-    files: WeightFiles
-    """The weight files as they were when the model was loaded."""
     text_reader: LoadedModel | None = None
     """The adapter's base, if it reads the text without the adapter (``Settings.question_adapter``)."""
 
@@ -120,35 +109,27 @@ def choose_dtype(options: ModelOptions, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if has_fast_bf16(device) else torch.float32
 
 
-def find_model(options: ModelOptions) -> ResolvedModel:
-    """Find a model or adapter, and read everything except its weights."""
-    name = resolve_name(options.model)
-    if Path(name).is_file():
-        raise ModelError(f"{name} is a file. Give the folder with config.json and the weights, or a .gguf file.")
-    settings, adapter = read_settings(name, options.revision), find_adapter_folder(name, options.revision)
-    check_sums(name, options.revision)
-    base, revision = name, options.revision
+def find_model(base: ModelFiles, options: ModelOptions) -> ResolvedModel:
+    """Read everything except the weights of an opened model, or of an opened adapter and its base."""
+    settings, adapter = read_settings(base), find_adapter_folder(base)
+    check_checksums(base.find)
     if adapter is not None:
         adapter_config = read_config(Path(adapter))
         find_adapter_weights(Path(adapter))
-        base = resolve_name(read_base_name(adapter, settings))
-        revision = options.base_revision or adapter_config.get("revision")
+        base = open_model(read_base_name(adapter, settings), options.base_revision or adapter_config.get("revision"))
+        check_not_adapter(base)
+        check_checksums(base.find)
     elif options.base_revision is not None:
-        raise InputError(f"base_revision is for adapters, and {format_value(name)} is not one. Set revision instead.")
-    commit = find_commit(base, revision)  # all files are loaded from one commit
-    if adapter is not None:
-        check_not_adapter(base, commit)
-        check_sums(base, commit)
-    hub_kwargs: dict[str, Any] = {"trust_remote_code": options.trust_remote_code and adapter is None}  # trust is not handed on
-    if commit is not None:
-        hub_kwargs["revision"] = commit
-    check_json_files(base, commit)
-    config = _read("config.json", base, lambda: AutoConfig.from_pretrained(base, **hub_kwargs))
-    check_weights(base, commit, getattr(config, "transformers_weights", None))
-    files = WeightFiles.of(base, adapter, commit, modules=options.kind == "embedding")
-    tokenizer = _read("tokenizer.json", base, lambda: AutoTokenizer.from_pretrained(base, **hub_kwargs))
-    check_config(config, base)
-    check_tokenizer(tokenizer, config, base)
+        raise InputError(f"base_revision is for adapters, and {format_value(base.name)} is not one. Set revision instead.")
+    hub_kwargs: dict[str, Any] = {} if base.revision is None else {"revision": base.revision}
+    hub_kwargs["trust_remote_code"] = options.trust_remote_code and adapter is None  # trust is not handed on
+    check_json_files(base)
+    config = _read("config.json", base.name, lambda: AutoConfig.from_pretrained(base.name, **hub_kwargs))
+    check_weights(base, getattr(config, "transformers_weights", None))
+    files = WeightFiles.of(base, adapter, modules=options.kind == "embedding")
+    tokenizer = _read("tokenizer.json", base.name, lambda: AutoTokenizer.from_pretrained(base.name, **hub_kwargs))
+    check_config(config, base.name)
+    check_tokenizer(tokenizer, config, base.name)
     return ResolvedModel(base, config, tokenizer, settings, adapter, hub_kwargs, files)
 
 
@@ -199,19 +180,18 @@ def load_weights(
         ModelError: If the weights are unreadable, incomplete or do not fit the configuration, or an option does not fit.
     """
     limit_threads_after_fork()
-    adapter = resolved.adapter
-    commit, trusts = (resolved.hub_kwargs.get(key) for key in ("revision", "trust_remote_code"))
+    adapter, base = resolved.adapter, resolved.base.name
     source, kwargs, paths = _choose_source(resolved)
     pickled = read_pickled_weights(paths) if paths else None
-    check_size(resolved.base, commit, resolved.config, model_class, pickled=pickled, trust_remote_code=bool(trusts))
+    check_size(resolved.base, resolved.config, model_class, pickled=pickled, trust_remote_code=kwargs["trust_remote_code"])
     del pickled  # transformers reads it again
     kwargs |= _make_loading_kwargs(options)
-    model, missing = _read_weights(resolved.base, source, model_class, kwargs, quiet=adapter is not None or headless)
+    model, missing = _read_weights(base, source, model_class, kwargs, quiet=adapter is not None or headless)
     if adapter is not None:
         missing -= list_replaced_weights(adapter)
     if gaps := _list_body_gaps(model, missing):
         raise ModelError(
-            f"{resolved.base} lacks weights of its {'encoder' if headless else 'body'} ({', '.join(gaps[:3])}; {len(gaps)} in "
+            f"{base} lacks weights of its {'encoder' if headless else 'body'} ({', '.join(gaps[:3])}; {len(gaps)} in "
             "all), so its vectors would be random. Download it again, or correct its config.json."
         )
     if prepare is not None:
@@ -220,8 +200,7 @@ def load_weights(
         model = with_adapter(model, adapter, merge=options.quantization is None)
     model = model.to(resolve_device(options.device)) if options.quantization is None else model
     untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
-    origin = (resolved.settings, adapter, resolved.base, untrained, resolved.files)
-    return LoadedModel(model.eval(), resolved.tokenizer, kind, *origin)
+    return LoadedModel(**vars(resolved), model=model.eval(), kind=kind, untrained=untrained)
 
 
 def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any], list[Path]]:
@@ -231,13 +210,12 @@ def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any], list[P
     asks the hub to convert them.
     """
     base, kwargs = resolved.base, resolved.hub_kwargs
-    commit = kwargs.get("revision")
-    paths = [] if getattr(resolved.config, "transformers_weights", None) else find_pickled_weights(base, commit)
+    paths = [] if getattr(resolved.config, "transformers_weights", None) else find_pickled_weights(base)
     if not paths:
-        return base, {"use_safetensors": True, **kwargs}, []
-    if kwargs["trust_remote_code"] and not Path(base).is_dir():
-        snapshot_download(base, revision=commit, allow_patterns="*.py")
-    config_path = find_model_file(base, "config.json", commit)
+        return base.name, {"use_safetensors": True, **kwargs}, []
+    if kwargs["trust_remote_code"] and base.folder is None:
+        snapshot_download(base.name, revision=base.revision, allow_patterns="*.py")
+    config_path = base.find("config.json")
     assert config_path is not None  # it was read
     kwargs = {"use_safetensors": False, "weights_only": True, "trust_remote_code": kwargs["trust_remote_code"]}
     return str(config_path.parent), kwargs, paths

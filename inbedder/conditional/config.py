@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from inbedder.backbones.families import FAMILIES
-from inbedder.backbones.hub import MODULES_FILE, PAIRS_FILE, SETTINGS_FILE
+from inbedder.backbones.hub import MODULES_FILE, PAIRS_FILE, SETTINGS_FILE, open_model
 from inbedder.backbones.weights import find_model, load_weights
 from inbedder.errors import InputError, ModelError, RecipeError
 from inbedder.io.files import atomic_write
@@ -92,14 +92,14 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
     """
     from transformers import AutoModel
 
-    resolved = find_model(ModelOptions(name))
+    options = ModelOptions(name, dtype="float32", device="cpu")
+    resolved = find_model(open_model(options.model), options)
     causal = is_decoder(resolved.config)
     if resolved.config.is_encoder_decoder or not (causal or has_pair_tokens(resolved.tokenizer)):
         raise ModelError(
             f"{name} is neither a BERT-like encoder (with [CLS] and [SEP]) nor a decoder. Choose another, such as "
             "all-MiniLM-L6-v2 or roberta-base."
         )
-    options = ModelOptions(name, dtype="float32", device="cpu")
     if resolved.adapter is not None:
         kind = "causal" if causal else "masked"
         family = FAMILIES[kind]

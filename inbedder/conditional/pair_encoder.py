@@ -18,8 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from inbedder.arguments import check_integer
-from inbedder.backbones.file_checks import check_sums
-from inbedder.backbones.hub import PAIRS_FILE
+from inbedder.backbones.hub import PAIRS_FILE, ModelFiles
 from inbedder.backbones.transformer import capture_layer, find_position_limit, get_pad_id
 from inbedder.backbones.weights import resolve_device
 from inbedder.conditional.config import (
@@ -32,6 +31,7 @@ from inbedder.conditional.config import (
     write_json,
 )
 from inbedder.errors import InputError, ModelError, TextCutWarning
+from inbedder.models.checksums import check_checksums
 from inbedder.prompting.batching import get_token_budget, pad, split_into_batches
 from inbedder.prompting.tokenization import clean_text
 from inbedder.runtime.user_paths import expand_path
@@ -150,7 +150,7 @@ class ConditionalEncoder(nn.Module, ABC):
             'bi'
         """
         folder = expand_path(folder)
-        check_sums(str(folder))
+        check_checksums(ModelFiles(str(folder)).find)
         try:
             settings = json.loads((folder / PAIRS_FILE).read_text(encoding="utf-8"))["encoding"]
             encoding = Encoding(**settings | {"scaled": tuple(settings["scaled"])})

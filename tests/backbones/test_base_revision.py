@@ -2,10 +2,11 @@
 
 import json
 import shutil
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import constants, hf_hub_download
 from safetensors.torch import load_file, save_file
 
 from inbedder import InBedder
@@ -67,6 +68,13 @@ def test_a_stored_spec_loads_the_base_at_its_commit_again(hub, adapter):
     assert reloaded.spec == model.spec
     assert np.array_equal(encode(reloaded), encode(model))
     assert not np.allclose(encode(InBedder(folder)), encode(model))
+
+
+def test_all_files_of_a_hub_model_are_read_at_one_commit(hub, monkeypatch):
+    lookups = Mock(wraps=hf_hub_download)
+    monkeypatch.setattr("inbedder.backbones.hub.hf_hub_download", lookups)
+    InBedder(BASE)
+    assert [call.kwargs["revision"] for call in lookups.mock_calls] == [None, *[NEW] * (lookups.call_count - 1)]
 
 
 def test_a_revision_that_is_no_string_is_refused(hub, adapter):

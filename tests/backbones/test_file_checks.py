@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, modeling_ut
 from inbedder import InBedder
 from inbedder.backbones import vllm
 from inbedder.backbones.file_checks import INDEX, PICKLED_INDEX, check_weights, list_shards
+from inbedder.backbones.hub import ModelFiles
 from inbedder.conditional.config import Encoding
 from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.errors import ModelError, RecipeError
@@ -376,7 +377,7 @@ def test_a_folder_with_both_kinds_of_weights_is_read_from_safetensors(make_model
     plant(copy / "pytorch_model.bin", marker)
     with nothing_unpickled(monkeypatch, marker):
         assert InBedder(copy).encode("a", "What?").shape == (32,)
-        check_weights(str(copy))
+        check_weights(ModelFiles(str(copy)))
         with pytest.raises(ModelError, match="is damaged"):
             list_shards(copy / "none.json", None)
 

@@ -8,6 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from inbedder import InBedder
 from inbedder.backbones import revision
+from inbedder.backbones.hub import open_model
 from inbedder.backbones.weights import find_model
 from inbedder.errors import ModelError
 from inbedder.models.install import ADAPTERS
@@ -53,7 +54,7 @@ def test_large_weights_are_hashed_late_and_refused_if_they_changed(folder, monke
 
 
 def test_weights_that_change_while_they_are_loaded_are_refused(folder):
-    resolved = find_model(ModelOptions(str(folder)))
+    resolved = find_model(open_model(str(folder)), ModelOptions())
     retrain(folder)
     with pytest.raises(ModelError, match="changed since the model was loaded"):
         resolved.files.check()

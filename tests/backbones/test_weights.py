@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from inbedder import InBedder
+from inbedder.backbones.hub import open_model
 from inbedder.backbones.weights import find_model, load_weights
 from inbedder.conditional.config import Encoding
 from inbedder.conditional.encoder import ConditionalEncoder
@@ -278,7 +279,7 @@ def test_no_trust_reaches_configuration_tokenizer_and_model(make_model, monkeypa
 
         monkeypatch.setattr(kind, "from_pretrained", read)
     for trust in (False, True):
-        resolved = find_model(ModelOptions(make_model("opt"), trust_remote_code=trust))
+        resolved = find_model(open_model(make_model("opt")), ModelOptions(trust_remote_code=trust))
         load_weights(resolved, "causal", AutoModelForCausalLM, ModelOptions(device="cpu"))
         assert list(trusted.values()) == [trust] * 3
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from inbedder.backbones.families import load_model
+from inbedder.backbones.hub import open_model
 from inbedder.backbones.late_interaction import GATE, LANGUAGE_FILTER
 from inbedder.backbones.transformer import find_position_limit
 from inbedder.backbones.weights import LoadedModel
@@ -42,7 +43,7 @@ def load_trainable(plan: ModelPlan, schedule: AnsweringSchedule, processes: int)
     """
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    loaded = load_model(plan.options)
+    loaded = load_model(open_model(plan.options.model, plan.options.revision), plan.options)
     if loaded.settings.late_interaction:
         raise RecipeError(
             f"{plan.name} consists of adapters that read the question apart from the text. Train its base with "

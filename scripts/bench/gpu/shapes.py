@@ -24,9 +24,9 @@ from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, LlamaCo
 
 from inbedder import InBedder
 from inbedder.backbones.causal import build_causal_backbone
-from inbedder.backbones.hub import Settings
+from inbedder.backbones.hub import ModelFiles, Settings
 from inbedder.backbones.revision import WeightFiles
-from inbedder.backbones.weights import LoadedModel
+from inbedder.backbones.weights import LoadedModel, ResolvedModel
 from inbedder.encoding.pipeline import EncodingPipeline
 from inbedder.options import Options, Reencoding
 from scripts.bench.benchmark_inputs import QUESTIONS, texts
@@ -69,7 +69,8 @@ def build_model(config: Any, tokenizer: PreTrainedTokenizerBase, device: str) ->
     with torch.device(device):
         weights = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     files = WeightFiles((), None, None, "")
-    loaded = LoadedModel(weights.eval(), tokenizer, "causal", Settings(), None, "random weights", (), files)
+    resolved = ResolvedModel(ModelFiles("random weights"), config, tokenizer, Settings(), None, {}, files)
+    loaded = LoadedModel(**vars(resolved), model=weights.eval(), kind="causal", untrained=())
     options = Options.parse(model="random weights", device=device, max_new_tokens=NEW_TOKENS)
     backbone, settings = build_causal_backbone(loaded, options.model)
     backbone.weight_files = files
