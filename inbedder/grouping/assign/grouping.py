@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from inbedder.arguments import check_integer, check_vectors
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.grouping.assign.assignment import Assignment
+from inbedder.grouping.assign.answer_agreement import MAX_DISTANCE_QUANTILE, find_agreeing_answers
+from inbedder.grouping.assign.assignment import MIN_TYPICALITY, Assignment
 from inbedder.grouping.assign.new_groups import Batch, describe_new_groups
 from inbedder.grouping.clustering import cluster
 from inbedder.grouping.partition.group_distances import find_nearest_centres, find_new_groups, measure_typicality
@@ -46,6 +47,7 @@ class _TextPlaces(NamedTuple):
     distances: Vectors
     typicality: Vectors
     answers: list[str]
+    fits: NDArray[np.bool_]
     levels: Labels
     """Level whose centres decided the group of each text."""
 
@@ -274,9 +276,8 @@ class Grouping(StoredGrouping):
         return Batch(texts, vectors, self.provenance.answer(self.model, texts, **run_options), index)
 
     def _assign_batch(self, batch: Batch) -> Assignment:
-        labels, distances, typicality, answers, _ = self._find_places(batch)
-        names = [self.groups[label].name for label in labels]
-        return Assignment(batch.texts, labels, distances, typicality, answers, names, batch.index)
+        labels, distances, typicality, answers, fits, _ = self._find_places(batch)
+        return Assignment(batch.texts, labels, distances, typicality, answers, fits, self.names, batch.index)
 
     def _find_places(self, batch: Batch) -> _TextPlaces:
         """Find the group of each text: that of the nearest centre, or of the nearest one of the level that it leads to."""
@@ -286,6 +287,7 @@ class Grouping(StoredGrouping):
             distances=np.zeros(count, dtype=np.float32),
             typicality=np.zeros(count, dtype=np.float32),
             answers=[*batch.answers],
+            fits=np.ones(count, dtype=np.bool_),
             levels=np.zeros(count, dtype=np.int64),
         )
         pending = {0: np.arange(count)}
@@ -302,6 +304,9 @@ class Grouping(StoredGrouping):
             text_places.levels[rows] = level
             for row, answer in zip(rows.tolist(), part.answers, strict=True):
                 text_places.answers[row] = answer
+            is_near = text_places.distances[rows] <= np.quantile(stored_distances, MAX_DISTANCE_QUANTILE)
+            agrees = find_agreeing_answers(part.answers, targets, self.groups)
+            text_places.fits[rows] &= (text_places.typicality[rows] >= MIN_TYPICALITY) | (is_near & agrees)
             for target in np.unique(targets[targets < 0]).tolist():
                 pending[-target] = np.union1d(pending.get(-target, np.arange(0)), rows[targets == target])
         return text_places
