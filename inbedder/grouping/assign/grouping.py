@@ -20,9 +20,10 @@ from inbedder.grouping.assign.new_groups import Batch, describe_new_groups
 from inbedder.grouping.clustering import cluster
 from inbedder.grouping.partition.group_distances import find_nearest_centres, find_new_groups, measure_typicality
 from inbedder.grouping.prepare.apart_from import remove_directions
+from inbedder.grouping.prepare.yes_or_no import regroup_by_yes_or_no
 from inbedder.grouping.stored.saved_files import lock_grouping, read_grouping_files, write_locked
 from inbedder.grouping.stored.stored_grouping import StoredGrouping
-from inbedder.grouping.stored.stored_groups import Route
+from inbedder.grouping.stored.stored_groups import Route, name_parts
 from inbedder.prompting.templates import check_texts
 from inbedder.vectors.vectors import Labels, Vectors, normalize_vectors
 
@@ -190,11 +191,12 @@ class Grouping(StoredGrouping):
         members = [batch.texts[row] for row in np.flatnonzero(self._find_places(batch).labels == number)]
         if len(members) < 2:
             raise InputError(f"{len(members)} of the texts are in group {number + 1}. Give the texts of the grouping.")
-        parts = StoredGrouping.of(cluster(members, instruction, self.model, k, batch_size=batch_size))
+        result = cluster(members, instruction, self.model, k, batch_size=batch_size, namer=self.provenance.options.namer)
+        parts = StoredGrouping.of(regroup_by_yes_or_no(result, k))
         level = 1 + len(self.split_questions)
         numbers = [number, *range(len(self.groups), len(self.groups) + len(parts.groups) - 1)]
-        name = self.groups[number].name
-        new_groups = [replace(group, name=f"{name}: {group.name}") for group in parts.groups]
+        new_names = name_parts(self.groups[number].name, parts.names)
+        new_groups = [replace(group, name=name) for group, name in zip(parts.groups, new_names, strict=True)]
         self.routes = [Route(route.level, -level) if route.target == number else route for route in self.routes]
         self.groups = [*self.groups[:number], new_groups[0], *self.groups[number + 1 :], *new_groups[1:]]
         self.labels = np.concatenate([self.labels, parts.labels + len(self.centres)])
