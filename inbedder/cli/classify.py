@@ -163,9 +163,9 @@ def _print_categories(result: Classification) -> None:
         count, accuracy = result.agreement.count, result.agreement.accuracy
         print_message(f"  {accuracy:.0%} of {count} labelled texts are in their known category.")
     if result.agreement is not None and result.agreement.other_count:
-        other_count, left_out = result.agreement.other_count, result.agreement.left_out_count
+        count, left_out = result.agreement.other_count, result.agreement.left_out_count
         outcome = f"{left_out} of them got no category" if left_out or result.min_score is not None else "allow it with --other"
-        print_message(f"  The label of {format_count(other_count, 'text')} is none of the categories, so {LEFT_OUT!r}: {outcome}.")
+        print_message(f"  Labels of {format_count(count, 'text')} are none of the categories, so {LEFT_OUT!r}: {outcome}.")
     if result.temperature is None:
         print_message(
             "  The probabilities are not calibrated. Give 20 or more known categories (--label-column) to calibrate them."

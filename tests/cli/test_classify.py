@@ -76,7 +76,7 @@ def test_a_label_that_is_no_category_counts_as_none_of_these(classify_reviews, c
     assert classify_reviews(*into) == 0
     error = capsys.readouterr().err
     assert "of 2 labelled texts" in error
-    assert "The label of 1 text is none of the categories, so 'none of these': allow it with --other." in error
+    assert "Labels of 1 text are none of the categories, so 'none of these': allow it with --other." in error
     assert classify_reviews(*into, "--min-score", "1") == 0
     assert "so 'none of these': 1 of them got no category." in capsys.readouterr().err
 
