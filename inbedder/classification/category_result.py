@@ -38,13 +38,17 @@ class LabelledRows:
     """Number of rows with a known category."""
     accuracy: float
     """Share of these rows whose category was found, 0 to 1; NaN without such rows."""
+    other_count: int = 0
+    """Number of further rows whose label is none of the categories."""
+    left_out_count: int = 0
+    """Number of these that were found to be in none of the categories, or whose category is not sure."""
 
     @classmethod
-    def of(cls, known_labels: Labels, labels: Labels) -> LabelledRows:
-        """Compare labels with known ones, which are -1 where unknown."""
-        is_known = known_labels >= 0
+    def of(cls, known_labels: Labels, labels: Labels, category_count: int) -> LabelledRows:
+        """Compare labels with known ones, which are -1 where unknown, and ``category_count`` where no category is right."""
+        is_known, is_other = (known_labels >= 0) & (known_labels < category_count), known_labels == category_count
         accuracy = float((labels[is_known] == known_labels[is_known]).mean()) if is_known.any() else float("nan")
-        return cls(int(is_known.sum()), accuracy)
+        return cls(int(is_known.sum()), accuracy, int(is_other.sum()), int((labels[is_other] < 0).sum()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,7 +57,8 @@ def classify(
             (``find_min_score``). None leaves no text out.
         min_lead: Difference of the best and the second-best cosine below which the category of a text is not sure: a number, or
             "auto" for the lower quartile of the differences. None leaves no text out.
-        labels: Known category of each text, n values, blank where unknown. Twenty or more calibrate the probabilities.
+        labels: Known category of each text, n values, blank where unknown. Twenty or more calibrate the probabilities. A label
+            that is no category counts as "none of these".
         embeddings: Vectors of the texts under the instruction, shape (n, d), if you already have them.
         batch_size: Batch size.
         show_progress_bar: None shows a progress bar for long work in a terminal.
@@ -66,7 +67,7 @@ def classify(
         The category, cosines and probabilities of each text.
 
     Raises:
-        InputError: If there is no text, the question is blank, there are fewer than two categories, or a label is not a category.
+        InputError: If there is no text, the question is blank, there are fewer than two categories, or no label is a category.
 
     Example:
         >>> from inbedder import classify
@@ -103,14 +104,14 @@ def classify(
         temperature=None if known_labels is None else _fit_known_rows(scores, known_labels),
         min_score=threshold,
         min_lead=lead,
-        agreement=None if known_labels is None else LabelledRows.of(known_labels, category_labels),
+        agreement=None if known_labels is None else LabelledRows.of(known_labels, category_labels, len(parsed)),
         index=texts.index if hasattr(texts, "iloc") else None,
     )
 
 
 def _fit_known_rows(scores: Vectors, known_labels: Labels) -> float | None:
-    """Fit the temperature on the labelled rows, -1 being no label; None if there are too few."""
-    is_known = known_labels >= 0
+    """Fit the temperature on the rows labelled with a category; None if there are too few."""
+    is_known = (known_labels >= 0) & (known_labels < scores.shape[1])
     return fit_temperature(scores[is_known], known_labels[is_known]) if is_known.sum() >= MIN_CALIBRATION_ROWS else None
 
 
@@ -158,15 +159,14 @@ def _normalize_label(label: Any) -> str:
 
 
 def _parse_labels(labels: Sequence[Any], categories: Sequence[Category], count: int) -> Labels:
-    """Find the category of each label, -1 for blanks: int64, shape (n,)."""
+    """Find the category of each label, -1 for blanks and k for a label that is none of the k categories: int64, shape (n,)."""
     values = check_list("labels", labels)
     if len(values) != count:
         raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")
     numbers = {_normalize_label(category.name): number for number, category in enumerate(categories)}
     names = [None if is_blank(value) else _normalize_label(value) for value in values]
-    if unknown := sorted(
-        {str(value) for value, name in zip(values, names, strict=True) if name not in numbers and name is not None}
-    ):
+    if not any(name in numbers for name in names) and any(names):
+        unknown = sorted({str(value) for value, name in zip(values, names, strict=True) if name is not None})
         category_names = format_names([category.name for category in categories])
-        raise InputError(f"The labels {format_names(unknown)} are no categories. The categories are: {category_names}.")
-    return np.array([-1 if name is None else numbers[name] for name in names], dtype=np.int64)
+        raise InputError(f"None of the labels {format_names(unknown)} is a category. The categories are: {category_names}.")
+    return np.array([-1 if name is None else numbers.get(name, len(categories)) for name in names], dtype=np.int64)

@@ -148,6 +148,9 @@ def _parse_into(values: Sequence[str]) -> list[Category]:
 
 def _print_categories(result: Classification) -> None:
     """Print the number of texts in each category, and what the labelled rows say."""
+    from inbedder.errors import format_count
+    from inbedder.grouping.grouped_texts import LEFT_OUT
+
     print_message(result.instruction or "(no question)")
     print_message("    texts  category")
     for name, count in result.count_texts().items():
@@ -159,6 +162,10 @@ def _print_categories(result: Classification) -> None:
     if result.agreement is not None and result.agreement.count:
         count, accuracy = result.agreement.count, result.agreement.accuracy
         print_message(f"  {accuracy:.0%} of {count} labelled texts are in their known category.")
+    if result.agreement is not None and result.agreement.other_count:
+        count, left_out = result.agreement.other_count, result.agreement.left_out_count
+        outcome = f"{left_out} of them got no category" if left_out or result.min_score is not None else "allow it with --other"
+        print_message(f"  Labels of {format_count(count, 'text')} are none of the categories, so {LEFT_OUT!r}: {outcome}.")
     if result.temperature is None:
         print_message(
             "  The probabilities are not calibrated. Give 20 or more known categories (--label-column) to calibrate them."

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TIME = "Time"
 MAX_COLUMNS = 12
-"""Maximum number of columns of a table that is printed in full."""
+"""Maximum number of columns of a table that is printed in full, and of periods printed."""
 MAX_STRONGEST_CELLS = 12
 """Maximum number of cells printed of a wider table."""
 
@@ -95,9 +95,12 @@ class CrossTabulation:
             )
         for timeline in self.timelines:
             _print_table(f"{timeline.table.rows.title} per {timeline.calendar.every} of {self.over}", _build_shares(timeline))
-            _print_table(f"First to last {timeline.calendar.every} on the fitted line", _build_changes(timeline))
+            _print_table("First to last day on the fitted line", _build_changes(timeline))
         if self.timelines:
-            undated_count = self.timelines[0].undated_count
+            calendar, undated_count = self.timelines[0].calendar, self.timelines[0].undated_count
+            if len(calendar.starts) > MAX_COLUMNS:
+                hidden = f"Only the last {MAX_COLUMNS} of {len(calendar.starts)} {calendar.every}s are printed"
+                print_message(f"{hidden}; the .html report shows all, and the fitted line is that of all.")
             print_message("Rising and falling groups have a significant linear trend (false discovery rate 5%).")
             print_message(f"{undated_count} texts have no date." if undated_count else "Every text has a date.")
 
@@ -132,8 +135,7 @@ def _build_shares(timeline: Timeline) -> Grid:
 
 def _build_changes(timeline: Timeline) -> Grid:
     """Build a table of the first and last share of each group, and the direction of the change."""
-    names = timeline.calendar.names
-    grid = _make_empty_table("", "texts", names[0], names[-1], "", "")
+    grid = _make_empty_table("", "texts", "first day", "last day", "", "")
     for name, counts, change in zip(timeline.table.rows.names, timeline.table.counts, timeline.changes, strict=True):
         shares = f"{change.first:.1%}", f"{change.last:.1%}"
         rate = "" if change.direction == "no clear change" else f"q = {change.false_discovery_rate:.2g}"

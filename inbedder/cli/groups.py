@@ -102,6 +102,10 @@ def split(
     table = table_options.read(source)
     with _edit(ctx.obj) as grouping:
         grouping.split(_check_number(grouping, number), instruction, table.texts, count, batch_size=batch_size)
+    if grouping.groups[-1].name.endswith((": yes", ": no")):
+        from inbedder.grouping.prepare.yes_or_no import YES_OR_NO_NOTE
+
+        print_message(YES_OR_NO_NOTE)
 
 
 @app.command(epilog="Example: inbedder groups groups/ apply changes.json")
@@ -135,7 +139,11 @@ def _check_number(grouping: Grouping, number: int) -> int:
 
 
 def _print_groups(grouping: Grouping) -> None:
+    from inbedder.grouping.describe.loose_groups import LOOSE_MARK, LOOSE_NOTE
+
     print_message(grouping.question)
     print_result("  group   texts  name")
     for number, group in enumerate(grouping.groups, 1):
-        print_result(f"{number:7d} {group.size:7d}  {group.name}")
+        print_result(f"{number:7d} {group.size:7d}  {group.name}" + f" {LOOSE_MARK}" * group.loose)
+    if any(group.loose for group in grouping.groups):
+        print_message(LOOSE_NOTE)

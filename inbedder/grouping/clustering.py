@@ -30,6 +30,7 @@ from inbedder.grouping.prepare.no_answer import (
     explain_unanswered,
     find_answered_rows,
 )
+from inbedder.grouping.prepare.yes_or_no import regroup_by_yes_or_no
 from inbedder.grouping.provenance import Provenance, resolve_model
 from inbedder.grouping.stored.edits import EditableGroups
 from inbedder.grouping.stored.stored_grouping import StoredGrouping
@@ -124,7 +125,9 @@ class ClusterResult(EditableGroups):
             raise InputError("The group has only one text. Choose a larger one.")
         assert self.provenance is not None
         embedder = self.provenance.load_model(model)
-        return self._split_into(number, rows, cluster([self.texts[row] for row in rows], instruction, embedder, k, **options))
+        options.setdefault("namer", self.provenance.options.namer)
+        result = cluster([self.texts[row] for row in rows], instruction, embedder, k, **options)
+        return self._split_into(number, rows, regroup_by_yes_or_no(result, k))
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML report.

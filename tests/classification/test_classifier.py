@@ -69,7 +69,7 @@ def test_known_labels_calibrate_and_measure(model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"labels": ["dogs"] * len(TEXTS)}, "labels 'dogs' are no categories"),
+        ({"labels": ["dogs"] * len(TEXTS)}, "None of the labels 'dogs' is a category"),
         ({"labels": ["cats"]}, "7 texts but 1 labels"),
         ({"min_score": "most"}, "min_score"),
         ({"min_lead": "most"}, "min_lead"),

@@ -71,12 +71,22 @@ def test_wrong_options_are_refused_before_the_model_runs(classify_reviews, capsy
     assert message in " ".join(capsys.readouterr().err.split()).replace("│", "")
 
 
+def test_a_label_that_is_no_category_counts_as_none_of_these(classify_reviews, capsys):
+    into = ("--into", "pets", "--into", "parcels", "--label-column", "kind")
+    assert classify_reviews(*into) == 0
+    error = capsys.readouterr().err
+    assert "of 2 labelled texts" in error
+    assert "Labels of 1 text are none of the categories, so 'none of these': allow it with --other." in error
+    assert classify_reviews(*into, "--min-score", "1") == 0
+    assert "so 'none of these': 1 of them got no category." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--into", "none.csv"), "none.csv"),
         (("--into", "reviews.csv"), "category"),
-        (("--into", "pets", "--into", "parcels", "--label-column", "kind"), "labels 'money' are no categories"),
+        (("--into", "x", "--into", "y", "--label-column", "kind"), "None of the labels 'money', 'pets' is a category"),
         (("--into", "pets", "--into", "parcels", "--label-column", "stars"), "No column 'stars'"),
     ],
 )

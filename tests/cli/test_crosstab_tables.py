@@ -47,10 +47,20 @@ def test_groups_are_shown_over_time(folder, monkeypatch, make_model, capsys):
     assert title == "What? per day of day" and header.split() == ["2024-03-01", "2024-03-02", "2024-03-03"]
     shares = [[int(cell[:-1]) for cell in row.split() if cell.endswith("%")] for row in rows]
     assert [sum(column) for column in zip(*shares, strict=True)] == [100] * 3
-    assert "2024-03-01  2024-03-03" in second
+    assert "first day  last day" in second and "are printed" not in output.err
     assert "Every text has a date." in output.err
     page = (folder / "r.html").read_text(encoding="utf-8")
     assert page.count('<svg class="chart"') == 2 and 'id="cross-tables"' not in page
+
+
+def test_the_terminal_says_that_it_prints_only_the_last_periods(folder, monkeypatch, make_model, capsys):
+    with (folder / "calls.csv").open("a") as file:
+        file.write("\na late call,de,2024-03-20,1")
+    options = ("-i", "What?", "-k", "2", "--over", "day", "--model", make_model("opt"), "-o", "r.html")
+    assert run(monkeypatch, "cluster", "calls.csv", *options) == 0
+    output = capsys.readouterr()
+    assert output.out.splitlines()[1].split()[0] == "2024-03-09"
+    assert "Only the last 12 of 20 days are printed" in output.err
 
 
 @pytest.mark.parametrize(

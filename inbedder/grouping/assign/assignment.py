@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import import_extra
+from inbedder.grouping.grouped_texts import LEFT_OUT
 from inbedder.vectors.vectors import Vectors
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MIN_TYPICALITY = 0.05
-"""Minimum typicality of a text that fits its group."""
+"""Minimum typicality of a text that fits its group by its vector."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,27 +41,29 @@ class Assignment:
     """Share of the stored texts that lie at least as far from their centre, float32, shape (n,), 0 to 1."""
     answers: list[str]
     """The model's answer for each text, n strings; empty if the model does not answer."""
-    names: list[str]
-    """Name of the nearest group of each text, n strings."""
+    fits: NDArray[np.bool_]
+    """Whether each text fits its group, by its typicality or by an answer that agrees with the group, bool, shape (n,)."""
+    group_names: list[str]
+    """Name of each group, k strings."""
     index: Any = None
     """Index of the texts if they were a pandas column; None otherwise."""
 
     @property
-    def fits(self) -> NDArray[np.bool_]:
-        """Whether each text fits its group, bool, shape (n,)."""
-        is_fitting: NDArray[np.bool_] = self.typicality >= MIN_TYPICALITY
-        return is_fitting
+    def names(self) -> list[str]:
+        """Name of the group of each text, n strings; "none of these" for a text that fits none."""
+        return [self.group_names[label] if fits else LEFT_OUT for label, fits in zip(self.labels, self.fits, strict=True)]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one table row per text.
 
         Returns:
-            n rows of group (counted from 1, as in the report), group_name, answer, distance, typicality and fits.
+            n rows of group (counted from 1, as in the report), group_name, answer, distance, typicality and fits. The group of a
+            text that fits none is None, its name "none of these".
         """
         columns = (self.labels.tolist(), self.names, self.answers, self.distances, self.typicality, self.fits.tolist())
         return [
             {
-                "group": label + 1,
+                "group": label + 1 if is_fitting else None,
                 "group_name": name,
                 "answer": answer,
                 "distance": round(float(distance), 4),

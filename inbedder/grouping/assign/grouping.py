@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from inbedder.arguments import check_integer, check_vectors
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.grouping.assign.assignment import Assignment
+from inbedder.grouping.assign.answer_agreement import MAX_DISTANCE_QUANTILE, find_agreeing_answers
+from inbedder.grouping.assign.assignment import MIN_TYPICALITY, Assignment
 from inbedder.grouping.assign.new_groups import Batch, describe_new_groups
 from inbedder.grouping.clustering import cluster
 from inbedder.grouping.partition.group_distances import find_nearest_centres, find_new_groups, measure_typicality
 from inbedder.grouping.prepare.apart_from import remove_directions
+from inbedder.grouping.prepare.yes_or_no import regroup_by_yes_or_no
 from inbedder.grouping.stored.saved_files import lock_grouping, read_grouping_files, write_locked
 from inbedder.grouping.stored.stored_grouping import StoredGrouping
-from inbedder.grouping.stored.stored_groups import Route
+from inbedder.grouping.stored.stored_groups import Route, name_parts
 from inbedder.prompting.templates import check_texts
 from inbedder.vectors.vectors import Labels, Vectors, normalize_vectors
 
@@ -46,6 +48,7 @@ class _TextPlaces(NamedTuple):
     distances: Vectors
     typicality: Vectors
     answers: list[str]
+    fits: NDArray[np.bool_]
     levels: Labels
     """Level whose centres decided the group of each text."""
 
@@ -188,11 +191,12 @@ class Grouping(StoredGrouping):
         members = [batch.texts[row] for row in np.flatnonzero(self._find_places(batch).labels == number)]
         if len(members) < 2:
             raise InputError(f"{len(members)} of the texts are in group {number + 1}. Give the texts of the grouping.")
-        parts = StoredGrouping.of(cluster(members, instruction, self.model, k, batch_size=batch_size))
+        result = cluster(members, instruction, self.model, k, batch_size=batch_size, namer=self.provenance.options.namer)
+        parts = StoredGrouping.of(regroup_by_yes_or_no(result, k))
         level = 1 + len(self.split_questions)
         numbers = [number, *range(len(self.groups), len(self.groups) + len(parts.groups) - 1)]
-        name = self.groups[number].name
-        new_groups = [replace(group, name=f"{name}: {group.name}") for group in parts.groups]
+        new_names = name_parts(self.groups[number].name, parts.names)
+        new_groups = [replace(group, name=name) for group, name in zip(parts.groups, new_names, strict=True)]
         self.routes = [Route(route.level, -level) if route.target == number else route for route in self.routes]
         self.groups = [*self.groups[:number], new_groups[0], *self.groups[number + 1 :], *new_groups[1:]]
         self.labels = np.concatenate([self.labels, parts.labels + len(self.centres)])
@@ -274,9 +278,8 @@ class Grouping(StoredGrouping):
         return Batch(texts, vectors, self.provenance.answer(self.model, texts, **run_options), index)
 
     def _assign_batch(self, batch: Batch) -> Assignment:
-        labels, distances, typicality, answers, _ = self._find_places(batch)
-        names = [self.groups[label].name for label in labels]
-        return Assignment(batch.texts, labels, distances, typicality, answers, names, batch.index)
+        labels, distances, typicality, answers, fits, _ = self._find_places(batch)
+        return Assignment(batch.texts, labels, distances, typicality, answers, fits, self.names, batch.index)
 
     def _find_places(self, batch: Batch) -> _TextPlaces:
         """Find the group of each text: that of the nearest centre, or of the nearest one of the level that it leads to."""
@@ -286,6 +289,7 @@ class Grouping(StoredGrouping):
             distances=np.zeros(count, dtype=np.float32),
             typicality=np.zeros(count, dtype=np.float32),
             answers=[*batch.answers],
+            fits=np.ones(count, dtype=np.bool_),
             levels=np.zeros(count, dtype=np.int64),
         )
         pending = {0: np.arange(count)}
@@ -302,6 +306,9 @@ class Grouping(StoredGrouping):
             text_places.levels[rows] = level
             for row, answer in zip(rows.tolist(), part.answers, strict=True):
                 text_places.answers[row] = answer
+            is_near = text_places.distances[rows] <= np.quantile(stored_distances, MAX_DISTANCE_QUANTILE)
+            agrees = find_agreeing_answers(part.answers, targets, self.groups)
+            text_places.fits[rows] &= (text_places.typicality[rows] >= MIN_TYPICALITY) | (is_near & agrees)
             for target in np.unique(targets[targets < 0]).tolist():
                 pending[-target] = np.union1d(pending.get(-target, np.arange(0)), rows[targets == target])
         return text_places

@@ -47,6 +47,8 @@ MIN_RELATIVE_SCORE = 1 / 3
 """Minimum score of a further phrase, relative to the first, and of a pair of words, relative to its word."""
 FULL_COVERAGE = 0.6
 """Share of a group's answers or texts from which no further phrase is added."""
+MIN_CAPITALIZED_SHARE, MIN_CAPITALIZED_TOTAL = 0.9, 2 / 3
+"""Minimum share of a proper noun's occurrences that are capitalized: inside of sentences, and with the answers."""
 MAX_PHRASES, MAX_RANKED_PHRASES = 2, 6
 """Maximum number of phrases in a name, and of those that set equal names apart."""
 SWEAR_STEMS = frozenset(
@@ -257,15 +259,28 @@ class _GroupWords:
         return max((stems, stems[::-1]), key=lambda pair: order_counts[pair])
 
     def _write_stem(self, stem: str) -> str:
-        """Write a stem as most texts and answers write it, with the capitals that it has inside of sentences."""
+        """Write a stem as most texts and answers write it, in lower case unless it is a proper noun.
+
+        That is one that the texts capitalize throughout, inside of sentences and in all its forms, and that most answers and
+        texts together do: many models answer in lower case, but a common word is in more answers than texts.
+        """
         forms: Counter[str] = Counter()
-        spellings: Counter[str] = Counter()
-        for side in self.sides:
+        spellings: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+        for side, counts in zip(self.sides, spellings, strict=True):
             for line, stems in zip(side.lines, side.stems, strict=True):
                 if stem in stems:
                     for before, word in pairwise(line):
                         if len(word) > 1 and compute_stem(word) == stem:
                             forms[word.lower()] += 1
-                            spellings[word.lower() if before == START else word] += 1
+                            if before != START or side is self.sides[0]:  # models answer without a capital at the start
+                                counts[word] += 1
         form = forms.most_common(1)[0][0]
-        return next(spelling for spelling, _ in spellings.most_common() if spelling.lower() == form)
+        is_proper = all(
+            _count_capitalized(counts) >= share * counts.total()
+            for counts, share in ((spellings[1], MIN_CAPITALIZED_SHARE), (spellings[0] + spellings[1], MIN_CAPITALIZED_TOTAL))
+        )
+        return next((each for each, _ in (spellings[1] + spellings[0]).most_common() if is_proper and each.lower() == form), form)
+
+
+def _count_capitalized(spellings: Counter[str]) -> int:
+    return sum(count for spelling, count in spellings.items() if spelling != spelling.lower())

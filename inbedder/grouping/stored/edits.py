@@ -18,7 +18,8 @@ from inbedder.grouping.describe.describe_groups import describe_groups
 from inbedder.grouping.grouped_texts import GroupedTexts, Split
 from inbedder.grouping.partition.outline import find_branches
 from inbedder.grouping.partition.partition import mark_left_out
-from inbedder.grouping.stored.stored_groups import check_new_names
+from inbedder.grouping.prepare.yes_or_no import YES_OR_NO_NOTE
+from inbedder.grouping.stored.stored_groups import check_new_names, name_parts
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -102,14 +103,14 @@ class EditableGroups(GroupedTexts):
         first_new = len(self.names)
         labels = self.labels.copy()
         labels[rows] = first_new + part_result.labels
-        parent = self.names[number]
-        names = dict(enumerate(self.names)) | {first_new + i: f"{parent}: {name}" for i, name in enumerate(part_result.names)}
+        names = dict(enumerate([*self.names, *name_parts(self.names[number], part_result.names)]))
         answers = list(self.answers)
         for row, answer in zip(rows.tolist(), part_result.answers, strict=True):
             answers[row] = answer
+        notes = [*self.notes, *(note for note in part_result.notes if note == YES_OR_NO_NOTE)]
         split = Split(part_result.instruction, rows, part_result.embeddings, part_result.labels)
         stability = {first_new + i: value for i, value in enumerate(part_result.stability or [])}
-        return self._rebuild(labels, names, stability=stability, answers=answers, splits=[*self.splits, split])
+        return self._rebuild(labels, names, stability=stability, answers=answers, notes=notes, splits=[*self.splits, split])
 
     def _check_group(self, name: str, number: int) -> int:
         number = check_integer(name, number, 0, len(self.names) - 1)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from inbedder.arguments import check_integer
 from inbedder.errors import InputError, format_value
+from inbedder.grouping.describe.loose_groups import explain_loose_group
 from inbedder.grouping.grouped_texts import NO_INSTRUCTION
 from inbedder.grouping.partition.group_distances import measure_member_distances
 from inbedder.grouping.provenance import Provenance
@@ -102,7 +103,9 @@ class StoredGrouping:
         for number, name in enumerate(result.names[:count]):
             members = np.flatnonzero(result.labels == number)
             answers = count_answers(result.answers[row] for row in members.tolist())
-            groups.append(StoredGroup(name, len(members), result.keywords[number], result.examples[number], answers))
+            words, examples = result.keywords[number], result.examples[number]
+            is_loose = bool(explain_loose_group(result, number))
+            groups.append(StoredGroup(name, len(members), words, examples, answers, loose=is_loose))
         levels = find_centres(result)
         centres = np.concatenate([level.centres for level in levels])
         offsets = np.cumsum([0, *(len(level.centres) for level in levels[:-1])])

@@ -33,6 +33,8 @@ class StoredGroup:
     """The most frequent answers and their counts."""
     by_hand: bool = False
     """Whether the user set the name."""
+    loose: bool = False
+    """Whether the group was loose (``loose_groups.explain_loose_group``) when it was made."""
 
     def is_valid(self) -> bool:
         """Return whether every field has its type and no count is negative, which is not sure after loading."""
@@ -79,6 +81,25 @@ def count_answers(answers: Iterable[str]) -> dict[str, int]:
     return dict(Counter(answer for answer in answers if answer).most_common(STORED_ANSWERS_PER_GROUP))
 
 
+def name_parts(parent: str, names: Sequence[str]) -> list[str]:
+    """Name the parts of a split group: the name of the group, and of each part what that does not say already.
+
+    Args:
+        parent: Name of the group.
+        names: Names of its parts.
+
+    Returns:
+        One name per part, such as "late flight: crew"; distinct, as the parts' names are.
+    """
+    parent_words = set(parent.casefold().replace(",", " ").split())
+    shorter_names = []
+    for name in names:
+        phrases = [phrase for phrase in name.split(", ") if not set(phrase.casefold().split()) <= parent_words]
+        shorter_names.append(", ".join(phrases) or name)
+    is_distinct = len({name.casefold() for name in shorter_names}) == len(names)
+    return [f"{parent}: {name}" for name in (shorter_names if is_distinct else names)]
+
+
 def check_new_names(names: Iterable[str], other_names: Sequence[str]) -> None:
     """Check that new names of groups are not empty and differ from each other and from other names.
 
@@ -118,6 +139,7 @@ def merge_stored_groups(groups: Sequence[StoredGroup], name: str | None) -> Stor
         _take_in_turn([group.examples for group in groups], EXAMPLES_PER_GROUP),
         dict(answers.most_common(STORED_ANSWERS_PER_GROUP)),
         by_hand=name is not None or largest.by_hand,
+        loose=any(group.loose for group in groups),
     )
 
 

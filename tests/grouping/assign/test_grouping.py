@@ -1,14 +1,18 @@
 import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from inbedder import Grouping, InBedder, cluster
 from inbedder.errors import InbedderError, InputError
+from inbedder.grouping.assign.assignment import MIN_TYPICALITY
+from inbedder.grouping.assign.new_groups import Batch
 from inbedder.grouping.names.namers import NAMERS
 from inbedder.grouping.stored.saved_files import HASH, hash_metadata
+from inbedder.vectors.vectors import normalize_vectors
 from tests.conftest import blobs as narrow_blobs
 
 SIZES = (40, 30, 20)
@@ -53,7 +57,8 @@ def test_a_saved_grouping_assigns_its_own_texts_to_their_groups(result, model, t
     result.save(tmp_path / "saved")
     assignment = Grouping.load(tmp_path / "saved", model).assign(TEXTS, embeddings=result.embeddings)
     assert np.array_equal(assignment.labels, result.labels)
-    assert assignment.names == [result.names[label] for label in result.labels]
+    names = [result.names[label] for label in result.labels]
+    assert assignment.names == [name if fits else "none of these" for name, fits in zip(names, assignment.fits, strict=True)]
     assert assignment.answers == result.answers
     centres = np.stack([result.embeddings[result.labels == number].mean(axis=0) for number in range(3)])
     expected = np.linalg.norm(result.embeddings - centres[result.labels], axis=1)
@@ -107,11 +112,27 @@ def test_unfitting_texts_still_have_a_nearest_group(grouping):
     assert np.allclose(assignment.typicality, 1 / 91)
 
 
+def test_a_far_text_fits_if_its_answer_is_a_common_one_of_the_group(grouping):
+    """A short text lies far from every centre, though its answer says which group it belongs to."""
+    grouping.groups[0] = replace(grouping.groups[0], name="lost luggage", answers={"missing bag": 9, "rude": 1})
+    order = np.argsort(grouping.distances[grouping.labels == 0])
+    grouping.distances = np.concatenate([grouping.distances, [10, 11]]).astype(np.float32)  # two stored texts are farther
+    grouping.labels = np.concatenate([grouping.labels, [0, 0]])
+    far = blobs(SIZES)[order[-1:]] + 0.5 * make_unfitting_vectors(1)
+    answers = ["Lost luggage", "bag missing today", "rude", "lost", "", "lost luggage"]
+    vectors = normalize_vectors(np.concatenate([far] * 5 + [-grouping.centres[:1]]))
+    assignment = grouping._assign_batch(Batch(TEXTS[:6], vectors, answers, None))
+    assert (assignment.typicality < MIN_TYPICALITY).all() and not assignment.labels[:5].any()
+    assert assignment.fits.tolist() == [True, True, False, False, False, False]
+    assert assignment.names[:3] == ["lost luggage", "lost luggage", "none of these"]
+
+
 def test_rows_and_frame_count_groups_as_the_page_does(grouping):
     assignment = grouping.assign(TEXTS[:2], embeddings=np.concatenate([blobs(SIZES)[:1], make_unfitting_vectors(1)]))
     first, second = assignment.rows()
     assert list(first) == ["group", "group_name", "answer", "distance", "typicality", "fits"]
     assert (first["group"], first["fits"], second["fits"]) == (1, True, False)
+    assert (first["group_name"], second["group"], second["group_name"]) == (grouping.names[0], None, "none of these")
     assert assignment.to_frame()["text"].tolist() == TEXTS[:2]
 
 

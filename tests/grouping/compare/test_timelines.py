@@ -5,17 +5,15 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from inbedder.errors import InputError
-from inbedder.grouping.compare.crosstab import Categories, CrossTable, count_pairs
+from inbedder.grouping.compare.crosstab import count_pairs
 from inbedder.grouping.compare.timelines import find_changes, make_timelines
 from tests.grouping.report.test_page import grouping
 
 
-def by_periods(counts):
-    """Make a table of groups by periods."""
+def find_changes_of(counts):
+    """Find the changes of counts in stretches of equal length."""
     counts = np.array(counts)
-    no_rows = np.zeros(0, dtype=np.int64)
-    sides = [Categories("", [str(i) for i in range(size)], no_rows) for size in counts.shape]
-    return CrossTable(*sides, counts)
+    return find_changes(counts, np.arange(counts.shape[1]), (0, counts.shape[1] - 1))
 
 
 def test_shares_are_of_each_periods_texts():
@@ -30,20 +28,20 @@ def test_shares_are_of_each_periods_texts():
 
 def test_with_two_periods_the_trend_is_the_chi_square_of_the_table():
     counts = np.array([[30, 50], [70, 50]])
-    rates = [change.false_discovery_rate for change in find_changes(by_periods(counts))]
+    rates = [change.false_discovery_rate for change in find_changes_of(counts)]
     assert rates == pytest.approx([chi2_contingency(counts, correction=False).pvalue] * 2)
 
 
 def test_a_rising_a_falling_and_a_steady_group_are_told_apart():
     rising, falling = np.arange(10, 34, 2), np.arange(36, 12, -2)
-    changes = find_changes(by_periods([rising, falling, np.full(12, 30), 100 - rising - falling - 30]))
+    changes = find_changes_of([rising, falling, np.full(12, 30), 100 - rising - falling - 30])
     assert [change.direction for change in changes] == ["rising", "falling", "no clear change", "no clear change"]
     assert (changes[0].first, changes[0].last) == pytest.approx((0.10, 0.32))
 
 
 def test_a_burst_in_the_last_period_is_not_a_trend():
     steady, burst = [100] * 11, [10] * 9 + [10, 90]
-    (steady_change, change) = find_changes(by_periods([steady, burst]))
+    (steady_change, change) = find_changes_of([steady, burst])
     assert change.direction == steady_change.direction == "no clear change"
     assert chi2_contingency([steady, burst]).pvalue < 1e-9  # though the shares surely differ
 
@@ -53,7 +51,7 @@ def test_few_of_many_constant_groups_are_called_rising_or_falling():
     is_changing = [
         change.direction != "no clear change"
         for _ in range(20)
-        for change in find_changes(by_periods(rng.multinomial(200, np.full(40, 1 / 40), size=12).T))
+        for change in find_changes_of(rng.multinomial(200, np.full(40, 1 / 40), size=12).T)
     ]
     assert len(is_changing) == 800 and np.mean(is_changing) < 0.01
 
@@ -65,14 +63,27 @@ def test_few_of_many_bursty_groups_are_called_rising_or_falling():
         chances = rng.dirichlet(np.full(20, 1.0), size=12)
         is_changing += [
             change.direction != "no clear change"
-            for change in find_changes(by_periods(np.stack([rng.multinomial(200, p) for p in chances]).T))
+            for change in find_changes_of(np.stack([rng.multinomial(200, p) for p in chances]).T)
         ]
     assert np.mean(is_changing) < 0.02
 
 
 @pytest.mark.parametrize("counts", [[[5], [3]], [[5, 0], [3, 0]], [[4, 9]], [[4, 9], [0, 0]]])
 def test_nothing_changes_in_one_period_or_one_group(counts):
-    assert {change.direction for change in find_changes(by_periods(counts))} == {"no clear change"}
+    assert {change.direction for change in find_changes_of(counts)} == {"no clear change"}
+
+
+def test_a_rise_is_found_whatever_the_period():
+    """A share of 5% rises to 30% after two thirds of half a year; months are few, but the texts are not."""
+    rng = np.random.default_rng(0)
+    offsets = np.sort(rng.integers(0, 180, 400))
+    labels = (rng.random(400) < np.where(offsets < 120, 0.05, 0.3)).astype(int).tolist()
+    days = [date(2026, 1, 1) + timedelta(days=int(offset)) for offset in offsets]
+    timelines = [make_timelines(grouping(labels), days, every)[0] for every in ("day", "week", "month")]
+    assert [len(timeline.calendar.starts) for timeline in timelines] == [180, 27, 6]
+    assert timelines[0].changes == timelines[1].changes == timelines[2].changes
+    change = timelines[0].changes[1]
+    assert change.direction == "rising" and change.first < 0.05 and 0.2 < change.last < 0.4
 
 
 def test_the_groups_of_several_questions_share_their_periods():

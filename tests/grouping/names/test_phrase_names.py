@@ -49,6 +49,16 @@ def test_capitals_at_the_start_of_a_sentence_are_not_kept():
     assert name_by_phrases([group([""] * 4, texts), STAFF])[0] == "parking"
 
 
+def test_a_word_is_capitalized_only_if_it_is_a_proper_noun():
+    """The texts write "Cancelled Flight" for "cancelled flight", as in a well-known table of tweets."""
+    cancelled = group(["cancelled"] * 3 + [""], ["my Cancelled trip", "a Cancelled trip", "it was Cancelled", "we are Cancelled"])
+    messi = group(["messi", "", "", ""], ["what a Messi goal", "the Messi show", "then Messi again", "a Messi day"])
+    mixed = group([""] * 4, ["my Refund", "a Refund", "no refund", "our Refund"])
+    assert "cancelled" in name_by_phrases([cancelled, STAFF])[0]
+    assert "Messi" in name_by_phrases([messi, STAFF])[0]
+    assert "refund" in name_by_phrases([mixed, STAFF])[0]
+
+
 def test_equal_names_are_told_apart_by_further_words():
     names = name_by_phrases(
         [group(["food", "food", "food", "pizza food"] * 2), group(["food", "food", "food", "soup food"] * 2), STAFF]
