@@ -98,14 +98,14 @@ def split(
     batch_size: BatchSize = 32,
 ) -> None:
     """Split a group by another question."""
+    from inbedder.grouping.describe.question_effect import explain_yes_or_no
+
     count = parse_group_count(k)
     table = table_options.read(source)
     with _edit(ctx.obj) as grouping:
         grouping.split(_check_number(grouping, number), instruction, table.texts, count, batch_size=batch_size)
-    if grouping.groups[-1].name.endswith((": yes", ": no")):
-        from inbedder.grouping.prepare.yes_or_no import YES_OR_NO_NOTE
-
-        print_message(YES_OR_NO_NOTE)
+    for note in explain_yes_or_no(grouping.groups[-1].answers):
+        print_message(note)
 
 
 @app.command(epilog="Example: inbedder groups groups/ apply changes.json")

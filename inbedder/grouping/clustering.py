@@ -18,6 +18,7 @@ from inbedder.grouping.cluster_options import ClusterOptions, make_cluster_signa
 from inbedder.grouping.describe.deduplicate import merge_duplicate_groups
 from inbedder.grouping.describe.describe_groups import describe_groups
 from inbedder.grouping.describe.explain import find_central_texts, measure_agreement
+from inbedder.grouping.describe.question_effect import explain_yes_or_no
 from inbedder.grouping.grouped_texts import NO_INSTRUCTION, make_group_columns
 from inbedder.grouping.names.naming import find_namer, get_namer_name
 from inbedder.grouping.partition.outline import find_branches
@@ -30,7 +31,6 @@ from inbedder.grouping.prepare.no_answer import (
     explain_unanswered,
     find_answered_rows,
 )
-from inbedder.grouping.prepare.yes_or_no import regroup_by_yes_or_no
 from inbedder.grouping.provenance import Provenance, resolve_model
 from inbedder.grouping.stored.edits import EditableGroups
 from inbedder.grouping.stored.stored_grouping import StoredGrouping
@@ -127,7 +127,7 @@ class ClusterResult(EditableGroups):
         embedder = self.provenance.load_model(model)
         options.setdefault("namer", self.provenance.options.namer)
         result = cluster([self.texts[row] for row in rows], instruction, embedder, k, **options)
-        return self._split_into(number, rows, regroup_by_yes_or_no(result, k))
+        return self._split_into(number, rows, result)
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML report.
@@ -249,6 +249,7 @@ def cluster(
             provenance=provenance,
             notes=[
                 *notes,
+                *explain_yes_or_no(answers),
                 *_explain_partition(groups, answered_rows, removed, cluster_options),
                 *explain_invented_groups(embedder, rows, answers, vectors, fitting, wordings or question, removed, **run_options),
             ],

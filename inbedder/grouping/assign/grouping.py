@@ -20,7 +20,6 @@ from inbedder.grouping.assign.new_groups import Batch, describe_new_groups
 from inbedder.grouping.clustering import cluster
 from inbedder.grouping.partition.group_distances import find_nearest_centres, find_new_groups, measure_typicality
 from inbedder.grouping.prepare.apart_from import remove_directions
-from inbedder.grouping.prepare.yes_or_no import regroup_by_yes_or_no
 from inbedder.grouping.stored.saved_files import lock_grouping, read_grouping_files, write_locked
 from inbedder.grouping.stored.stored_grouping import StoredGrouping
 from inbedder.grouping.stored.stored_groups import Route, name_parts
@@ -192,7 +191,7 @@ class Grouping(StoredGrouping):
         if len(members) < 2:
             raise InputError(f"{len(members)} of the texts are in group {number + 1}. Give the texts of the grouping.")
         result = cluster(members, instruction, self.model, k, batch_size=batch_size, namer=self.provenance.options.namer)
-        parts = StoredGrouping.of(regroup_by_yes_or_no(result, k))
+        parts = StoredGrouping.of(result)
         level = 1 + len(self.split_questions)
         numbers = [number, *range(len(self.groups), len(self.groups) + len(parts.groups) - 1)]
         new_names = name_parts(self.groups[number].name, parts.names)

@@ -1,7 +1,8 @@
-"""How much a question changes the groups: their agreement with those that form without a question."""
+"""What a question does to the groups: how much they change without it, and whether its answers are worth little."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,29 @@ if TYPE_CHECKING:
 
 MIN_SAME, MIN_RELATED = 0.6, 0.2
 """Adjusted Rand index from which groups are nearly the same, and from which they are related."""
+
+MIN_YES_OR_NO_SHARE = 0.9
+"""Minimum share of answers that are yes or no."""
+YES_OR_NO_NOTE = (
+    "The answers are yes and no, and models often answer so by chance: read some of the texts, and ask for a word instead, such "
+    "as 'Is the staff rude or polite?' or 'What was late?'."
+)
+
+
+def explain_yes_or_no(answers: Iterable[str]) -> list[str]:
+    """Explain that answers of yes and no say little.
+
+    ``mini`` answers "Was the flight late?" by yes for 10 of 400 complaints, none of which names a delay; 18% of the others do.
+
+    Args:
+        answers: Answers to a question; empty ones do not count.
+
+    Returns:
+        One sentence if at least 90% of the answers are yes or no, else none.
+    """
+    first_words = [answer.casefold().split()[0].strip(".,!") for answer in answers if answer.strip()]
+    yes_or_no_count = sum(word in ("yes", "no") for word in first_words)
+    return [YES_OR_NO_NOTE] if first_words and yes_or_no_count >= MIN_YES_OR_NO_SHARE * len(first_words) else []
 
 
 def describe_effect(result: GroupedTexts, general_vectors: Vectors, seed: int = 0) -> str:

@@ -15,10 +15,10 @@ import numpy as np
 from inbedder.arguments import check_integer
 from inbedder.errors import InputError, format_value
 from inbedder.grouping.describe.describe_groups import describe_groups
+from inbedder.grouping.describe.question_effect import explain_yes_or_no
 from inbedder.grouping.grouped_texts import GroupedTexts, Split
 from inbedder.grouping.partition.outline import find_branches
 from inbedder.grouping.partition.partition import mark_left_out
-from inbedder.grouping.prepare.yes_or_no import YES_OR_NO_NOTE
 from inbedder.grouping.stored.stored_groups import check_new_names, name_parts
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class EditableGroups(GroupedTexts):
         answers = list(self.answers)
         for row, answer in zip(rows.tolist(), part_result.answers, strict=True):
             answers[row] = answer
-        notes = [*self.notes, *(note for note in part_result.notes if note == YES_OR_NO_NOTE)]
+        notes = [*self.notes, *explain_yes_or_no(part_result.answers)]
         split = Split(part_result.instruction, rows, part_result.embeddings, part_result.labels)
         stability = {first_new + i: value for i, value in enumerate(part_result.stability or [])}
         return self._rebuild(labels, names, stability=stability, answers=answers, notes=notes, splits=[*self.splits, split])

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from inbedder.grouping.describe.question_effect import describe_effect
+from inbedder.grouping.describe.question_effect import YES_OR_NO_NOTE, describe_effect, explain_yes_or_no
 from tests.conftest import blobs
 from tests.grouping.report.test_page import grouping
 
@@ -26,3 +26,11 @@ def test_texts_that_fit_no_group_do_not_count_and_one_group_has_no_effect():
     assert "(agreement 1.00;" in describe_effect(left_out, VECTORS)
     assert describe_effect(grouping([0] * 40), VECTORS) == ""
     assert describe_effect(grouping(LABELS), np.ones((40, 3), np.float32)) == ""
+
+
+@pytest.mark.parametrize(
+    ("answers", "count"),
+    [(["no", "Yes.", "yes -", ""], 1), (["no", "no"], 1), (["no", "rude", "yes"], 0), (["", ""], 0), ([], 0)],
+)
+def test_answers_of_yes_and_no_get_a_note(answers, count):
+    assert explain_yes_or_no(answers) == [YES_OR_NO_NOTE] * count
