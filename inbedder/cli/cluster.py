@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -133,9 +134,12 @@ def _add_effects(results: list[ClusterResult], embedder: InBedder, seed: int, ba
     """Note how much each question changes its groups, if the model reads texts without a question in little time."""
     if embedder.base_encoder is None:
         return results
+    from inbedder.errors import TextCutWarning
     from inbedder.grouping.describe.question_effect import describe_effect
 
-    general_vectors = embedder.encode(results[0].texts, batch_size=batch_size, precision="float32")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TextCutWarning)  # the questions have warned
+        general_vectors = embedder.encode(results[0].texts, batch_size=batch_size, precision="float32")
     effects = [describe_effect(result, general_vectors, seed) for result in results]
     return [
         replace(result, notes=[*result.notes, effect]) if effect else result

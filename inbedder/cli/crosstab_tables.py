@@ -83,7 +83,7 @@ class CrossTabulation:
     def print_tables(self) -> None:
         """Print the cross tables and timelines."""
         for table in self.tables:
-            strength = f"{table.total:,} texts, Cramer's V {table.cramers_v:.2f}"
+            strength = f"{table.total:,} texts; {table.verdict}; Cramer's V {table.cramers_v:.2f}"
             is_wide = len(table.columns.names) > MAX_COLUMNS
             _print_table(
                 f"{table.rows.title} x {table.columns.title} ({strength})",

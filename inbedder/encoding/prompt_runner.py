@@ -112,7 +112,7 @@ def run_prompts(
         side, limit = TRUNCATION_SIDES[tokenizer.truncation_side], tokenizer.max_length
         message = (
             f"{num_cut} of {len(texts)} texts were cut at their {side} to fit max_length={limit} tokens; "
-            "raise max_length if the model allows it, or split long texts."
+            "raise max_length if the model allows it, or split long texts (inbedder cluster --split)."
         )
         warnings.warn(TextCutWarning(message, num_cut), stacklevel=_find_caller_level())
 

@@ -25,7 +25,7 @@ def test_questions_and_columns_are_cross_tabulated_in_terminal_and_page(folder, 
     assert run(monkeypatch, "cluster", "calls.csv", *options, "-o", "r.html") == 0
     output = capsys.readouterr()
     lines = output.out.splitlines()
-    titles = [line.split(" (18 texts")[0] for line in lines if "(18 texts, Cramer's V " in line]
+    titles = [line.split(" (18 texts")[0] for line in lines if "(18 texts; " in line]
     assert titles == [
         "What? x Who?", "What? x stars", "What? x country", "Who? x stars", "Who? x country"
     ]  # fmt: skip

@@ -80,6 +80,14 @@ class CrossTable:
         return render_html_table(title, ["", *self.columns.names], rows)
 
     @property
+    def verdict(self) -> str:
+        """How closely rows and columns are related, in words."""
+        if self.cramers_v < 0.1 or not self.differs.any():
+            return "unrelated, as far as these texts show"
+        verdicts = ((0.3, "weakly related"), (0.6, "clearly related"), (0.9999, "strongly related: one tells much of the other"))
+        return next((verdict for limit, verdict in verdicts if self.cramers_v < limit), "the same")
+
+    @property
     def total(self) -> int:
         """Number of texts in the table."""
         return int(self.counts.sum())

@@ -58,6 +58,8 @@ class Choice:
             return two_groups if self.k == 2 else "All texts are alike and form one group."
         low, high = sorted((self.by_silhouette, self.by_davies_bouldin))
         criteria = f"both measures prefer {low}" if low == high else f"one measure prefers {low}, the other {high}"
+        if self.k > high:
+            criteria += ", too few for groups that overlap"
         advice = ""
         if self.silhouette < CLEAR_SILHOUETTE:
             advice = " The groups overlap: read them as an index of the texts, whose borders could lie elsewhere."

@@ -32,6 +32,18 @@ def test_residuals_square_to_the_chi_square_of_a_table_of_four_cells():
     assert table.cramers_v == pytest.approx(abs(table.residuals[0, 0]) / 10)
 
 
+@pytest.mark.parametrize(
+    ("second", "verdict"),
+    [
+        (MOOD, "the same"),
+        ([*MOOD[1:], MOOD[0]], "strongly related: one tells much of the other"),
+        ([i % 2 for i in range(100)], "unrelated, as far as these texts show"),
+    ],
+)
+def test_the_verdict_says_how_closely_two_groupings_are_related(second, verdict):
+    assert crosstab([grouping(MOOD), grouping(second)])[0].verdict == verdict
+
+
 def test_only_cells_beyond_chance_are_significant():
     (table,) = crosstab([grouping(TOPIC), grouping(MOOD)])
     assert table.differs.tolist() == [[1, -1], [-1, 1], [0, 0]]

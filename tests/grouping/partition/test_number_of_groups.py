@@ -55,6 +55,11 @@ def test_the_largest_number_tried_has_low_confidence():
     assert str(Choice(50, 50, 50, 0.4, 50)).endswith("both measures prefer 50. The groups are distinct, and more may be better.")
 
 
+def test_a_number_above_both_preferred_ones_says_why():
+    assert "both measures prefer 2, too few for groups that overlap. The groups overlap" in str(Choice(5, 2, 2, 0.1, 20))
+    assert "too few" not in str(Choice(3, 2, 4, 0.1, 4))
+
+
 @pytest.mark.parametrize(("vectors", "k"), [(np.ones((9, 4)), 1), (np.repeat(np.eye(2, 4), 5, axis=0), 2), (np.ones((1, 4)), 1)])
 def test_less_than_three_directions_are_as_many_groups(vectors, k):
     choice = choose_number((vectors * np.arange(1, len(vectors) + 1)[:, None]).astype(np.float32))
