@@ -217,13 +217,11 @@ class _GroupWords:
         return ", ".join(" ".join(map(self._write_stem, self._order(phrase))) for phrase in joined)
 
     def count_needed_phrases(self) -> int:
-        """Count the phrases after which most answers or texts hold a word of one."""
+        """Count the phrases after which most answers or texts hold one."""
         max_count = min(self.good_count, MAX_PHRASES)
         for count in range(1, max_count):
             phrases = self.phrases[:count]
-            covered_counts = (
-                sum(not all(phrase.isdisjoint(stems) for phrase in phrases) for stems in side.stems) for side in self.sides
-            )
+            covered_counts = (sum(any(phrase <= stems for phrase in phrases) for stems in side.stems) for side in self.sides)
             if any(
                 covered >= FULL_COVERAGE * max(1, side.size) for covered, side in zip(covered_counts, self.sides, strict=True)
             ):
