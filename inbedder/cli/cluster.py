@@ -158,9 +158,7 @@ def _cluster_texts(
     """Group texts under each instruction, or once under all of them; make the names of the groups distinct."""
     from inbedder.grouping.clustering import cluster as cluster_texts
     from inbedder.grouping.grouped_texts import deduplicate_group_names
-    from inbedder.grouping.names.naming import find_namer
 
-    options["namer"] = find_namer(options.get("namer", "phrases"), options["model"])  # checked before the model runs
     if one_question:
         return [cluster_texts(texts, instructions, k=counts[0], **options)]
     print_stage(f"Embedding {format_count(len(texts), 'text')} under {format_count(len(instructions), 'question')}.")

@@ -183,10 +183,9 @@ def cluster(
         show_progress_bar: None shows a progress bar for long work in a terminal.
         **options: Further fields of ``ClusterOptions``: levels (numbers of branches and of groups, in place of k), method
             ("k-means", "agglomerative" or "hdbscan"; see ``partition``), min_size (of an HDBSCAN group), namer (a name in
-            ``namers.NAMERS``, "model:NAME" for titles that another model writes, or a callable), apart_from (another question,
-            such as "Is it positive or negative?": the directions in which its groups differ are removed from the vectors), and
-            no_answer (whether texts that give no answer to the question, such as "Oh.", form the last group, "none of these"; for
-            questions of topic).
+            ``namers.NAMERS`` or a callable), apart_from (another question, such as "Is it positive or negative?": the directions
+            in which its groups differ are removed from the vectors), and no_answer (whether texts that give no answer to the
+            question, such as "Oh.", form the last group, "none of these"; for questions of topic).
 
     Returns:
         The grouping, with answers, keywords and examples. If the model does not answer, answers are empty and keywords come from
@@ -213,7 +212,7 @@ def cluster(
         embeddings = check_vectors("embeddings", embeddings, rows)
     wordings = _list_wordings(instruction, embeddings)
     embedder = resolve_model(model)
-    namer = find_namer(cluster_options.namer, embedder)
+    namer = find_namer(cluster_options.namer)
     run_options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     with check_language_once(is_checked=None if embeddings is None else True):
         if embeddings is None:
@@ -226,7 +225,7 @@ def cluster(
             answered_rows = find_answered_rows(embedder, vectors, wordings or question, **run_options)
         vectors, removed = _remove_other_question(embedder, rows, vectors, cluster_options, run_options)
         groups = _partition_rows(vectors, answered_rows, cluster_options)
-        used_options = replace(cluster_options, namer=get_namer_name(namer, embedder))
+        used_options = replace(cluster_options, namer=get_namer_name(namer))
         provenance = Provenance(embedder.spec, _put_first(question, wordings), used_options)
         if question is not None and not embedder.backbone.answers:
             logger.info("The model does not answer, so groups are named by the words of their texts.")

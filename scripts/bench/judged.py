@@ -62,7 +62,7 @@ def load_corpora(data: Path) -> list[tuple[str, list[str], list[str], str, int]]
 def write_sheet(data: Path, folder: Path, model_name: str, cache: Path | None) -> None:
     """Write the sheet for the reader, and the namer of each name."""
     model = InBedder(model_name, cache=cache)
-    namers: dict[str, Any] = {name: find_namer(name, model) for name in NAMERS}
+    namers: dict[str, Any] = {name: find_namer(name) for name in NAMERS}
     draw, lines, key = random.Random(0), [], []
     for name, texts, text_labels, question, k in load_corpora(data):
         result = cluster(texts, question, model, k)

@@ -39,7 +39,7 @@ def test_a_frame_keeps_the_index_of_a_column_of_texts(model):
     assert result != cluster(texts.tolist()[::-1], "What?", model=model, k=2)
 
 
-@pytest.mark.parametrize("namer", ["phrases", "words", "central", "model"])
+@pytest.mark.parametrize("namer", ["phrases", "words", "central"])
 @pytest.mark.parametrize("silent", ["", "None."])
 def test_a_group_without_answers_is_named_by_its_texts(make_model, monkeypatch, namer, silent):
     model = InBedder(make_model("opt"))

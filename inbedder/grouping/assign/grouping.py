@@ -254,7 +254,7 @@ class Grouping(StoredGrouping):
         clusters = [unfit_rows[rows] for rows in new_groups]
         if clusters:
             first = len(self.groups)
-            self.groups = [*self.groups, *describe_new_groups(self, self.model, clusters, batch)]
+            self.groups = [*self.groups, *describe_new_groups(self, clusters, batch)]
             for number, rows in enumerate(clusters, first):
                 self._add_centre(Route(0, number), batch.vectors[rows])
             assignment = self._assign_batch(batch)

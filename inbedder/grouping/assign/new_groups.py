@@ -15,7 +15,6 @@ from inbedder.grouping.stored.stored_groups import EXAMPLES_PER_GROUP, StoredGro
 from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
-    from inbedder.embedder import InBedder
     from inbedder.grouping.stored.stored_grouping import StoredGrouping
 
 
@@ -28,14 +27,11 @@ class Batch(NamedTuple):
     index: Any
 
 
-def describe_new_groups(
-    grouping: StoredGrouping, model: InBedder, clusters: Sequence[NDArray[np.intp]], batch: Batch
-) -> list[StoredGroup]:
+def describe_new_groups(grouping: StoredGrouping, clusters: Sequence[NDArray[np.intp]], batch: Batch) -> list[StoredGroup]:
     """Describe groups of new texts by keywords and names that distinguish them from the stored groups.
 
     Args:
         grouping: The stored groups.
-        model: Their model.
         clusters: Positions of the texts of each new group.
         batch: The new texts.
 
@@ -51,7 +47,7 @@ def describe_new_groups(
     words = find_keywords(documents, np.concatenate([[number for _, number in stored_phrases], labels]).astype(np.int64))
     texts = [batch.texts[row] for row in members]
     examples = find_central_texts(texts, batch.vectors[members], labels - first, EXAMPLES_PER_GROUP)
-    names = deduplicate_names(_name_clusters(grouping, model, clusters, batch, words), words[first:], grouping.names)
+    names = deduplicate_names(_name_clusters(grouping, clusters, batch, words), words[first:], grouping.names)
     return [
         StoredGroup(
             name, len(rows), group_words, [texts[row] for row in example_rows], count_answers(batch.answers[row] for row in rows)
@@ -61,18 +57,16 @@ def describe_new_groups(
 
 
 def _name_clusters(
-    grouping: StoredGrouping, model: InBedder, clusters: Sequence[NDArray[np.intp]], batch: Batch, words: list[list[str]]
+    grouping: StoredGrouping, clusters: Sequence[NDArray[np.intp]], batch: Batch, words: list[list[str]]
 ) -> list[str]:
     """Name new groups with the namer of the stored groups, which it sees too."""
-    namer, contents = grouping.provenance.options.namer, []
-    if not str(namer).startswith("model"):  # a title needs only the answers of its own group
-        for number, (group, group_words) in enumerate(zip(grouping.groups, words, strict=False)):
-            centre = grouping.centres[[route.target == number for route in grouping.routes]].mean(axis=0)
-            phrases = group.list_phrases()
-            answers = phrases if group.answers else [""] * len(phrases)
-            contents.append(GroupContents(phrases, answers, normalize_vectors([centre] * len(phrases)), group_words))
-    stored_count = len(contents)
+    contents = []
+    for number, (group, group_words) in enumerate(zip(grouping.groups, words, strict=False)):
+        centre = grouping.centres[[route.target == number for route in grouping.routes]].mean(axis=0)
+        phrases = group.list_phrases()
+        answers = phrases if group.answers else [""] * len(phrases)
+        contents.append(GroupContents(phrases, answers, normalize_vectors([centre] * len(phrases)), group_words))
     for rows, group_words in zip(clusters, words[len(grouping.groups) :], strict=True):
         texts, answers = [batch.texts[row] for row in rows], [batch.answers[row] for row in rows]
         contents.append(GroupContents(texts, answers, batch.vectors[rows], group_words))
-    return name_groups(find_namer(namer, model), contents)[stored_count:]
+    return name_groups(find_namer(grouping.provenance.options.namer), contents)[len(grouping.groups) :]

@@ -31,8 +31,8 @@ class NamerEntry(NamedTuple):
 
     help: str
     """Short description of the names for ``inbedder cluster --help``."""
-    name_groups: Namer | None
-    """The namer; None if a model writes the names (``titles.TitleWriter``)."""
+    name_groups: Namer
+    """The namer."""
 
 
 def _name_by_keywords(groups: Sequence[GroupContents]) -> list[str]:
@@ -59,15 +59,11 @@ NAMERS = {
     "phrases": NamerEntry("phrases that most of its answers and texts hold", name_by_phrases),
     "words": NamerEntry("the first keywords of the answers, as in the InBedder paper", _name_by_keywords),
     "central": NamerEntry("the most central answer", _name_by_central_answer),
-    "model": NamerEntry("a title that the model writes, best with small, or model:NAME for another model", None),
 }
 
 
 def check_namer(_name: str, value: Any) -> Any:
-    """Check a namer: a name of ``NAMERS``, "model:NAME" or a callable."""
-    is_known = isinstance(value, str) and (value in NAMERS or (value.startswith("model:") and value != "model:"))
-    if not is_known and not callable(value):
-        raise InputError(
-            f"Unknown namer {format_value(value)}. Choose one of: {', '.join(NAMERS)}, model:NAME, or give a callable."
-        )
+    """Check a namer: a name of ``NAMERS`` or a callable."""
+    if not (isinstance(value, str) and value in NAMERS) and not callable(value):
+        raise InputError(f"Unknown namer {format_value(value)}. Choose one of: {', '.join(NAMERS)}, or give a callable.")
     return value

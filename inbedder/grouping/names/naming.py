@@ -10,44 +10,30 @@ import numpy as np
 from inbedder.errors import InputError, format_value
 from inbedder.grouping.names.group_contents import KEYWORDS_PER_NAME, WORD, GroupContents
 from inbedder.grouping.names.namers import NAMERS, Namer, check_namer
-from inbedder.grouping.names.titles import TitleWriter
 from inbedder.prompting.words import is_none
 from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
-    from inbedder.embedder import InBedder
     from inbedder.vectors.vectors import Labels
 
 
-def find_namer(namer: str | Namer, model: InBedder) -> Namer:
+def find_namer(namer: str | Namer) -> Namer:
     """Find a namer by name.
 
     Args:
-        namer: A name in ``NAMERS``, "model:NAME" for titles that another model writes, or a callable.
-        model: The model that answered the question.
+        namer: A name in ``NAMERS`` or a callable.
 
     Returns:
         The namer; a callable is returned as it is.
 
     Raises:
-        InputError: If the namer is unknown, or its model does not answer.
+        InputError: If the namer is unknown.
     """
-    if callable(namer):
-        return namer
-    name, _, other_model = str(check_namer("namer", namer)).partition(":")
-    entry = NAMERS[name]
-    if entry.name_groups is not None:
-        return entry.name_groups
-    writer = type(model)(other_model) if other_model else model
-    if not writer.backbone.answers:
-        raise InputError(f"{writer.name} does not answer, so it cannot write titles. Choose another namer, or model:small.")
-    return TitleWriter(writer)
+    return namer if callable(namer) else NAMERS[str(check_namer("namer", namer))].name_groups
 
 
-def get_namer_name(namer: Namer, model: InBedder) -> str:
+def get_namer_name(namer: Namer) -> str:
     """Get the name of a namer for saving, which ``find_namer`` resolves again: "phrases" for a callable of the user."""
-    if isinstance(namer, TitleWriter):
-        return "model" if namer.model is model else f"model:{namer.model.name}"
     return next((name for name, entry in NAMERS.items() if entry.name_groups is namer), "phrases")
 
 

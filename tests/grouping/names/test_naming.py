@@ -17,7 +17,6 @@ from inbedder.grouping.names.naming import (
     get_namer_name,
     name_groups,
 )
-from inbedder.grouping.names.titles import TitleWriter
 
 ANSWERS = ["late delivery", "late delivery", "slow delivery", "rude staff", "rude waiter", "rude staff"]
 LABELS = np.array([0, 0, 0, 1, 1, 1])
@@ -55,36 +54,22 @@ def test_a_namer_sees_texts_answers_vectors_and_keywords_of_each_group():
     ],
     ids=["words", "phrases", "central", "callable"],
 )
-def test_each_namer_names_in_its_own_way(model, namer, names):
-    assert name_groups(find_namer(namer, model), groups_of()) == names
+def test_each_namer_names_in_its_own_way(namer, names):
+    assert name_groups(find_namer(namer), groups_of()) == names
 
 
 def test_the_central_answer_is_closest_to_the_mean_and_cut_if_long():
     vectors = np.array([[1, 0], [0.8, 0.6], [0, 1]], dtype=np.float32)
     group = GroupContents(["a", "b", "c"], ["east", "middle", "north"], vectors, [])
-    namer = find_namer("central", None)
+    namer = find_namer("central")
     assert namer([group]) == ["middle"]
     assert namer([GroupContents(["x" * 99], ["", ""][:1], vectors[:1], [])]) == ["x" * 59 + "…"]
 
 
-def test_the_model_writes_titles_of_the_answers_and_another_model_can(model, make_model, monkeypatch):
-    writer = find_namer("model", model)
-    assert isinstance(writer, TitleWriter) and writer.model is model
-    second_writer = find_namer(f"model:{make_model('gpt2')}", model)
-    assert second_writer.model.name == make_model("gpt2")
-    monkeypatch.setattr(type(model), "answer", lambda *_, **_options: ["late", "rude"])
-    assert name_groups(writer, groups_of()) == ["late", "rude"]
-
-
 @pytest.mark.parametrize("namer", ["", "loud", "model:", "words:x", "modell", None, ["words"]])
-def test_an_unknown_namer_is_refused(model, namer):
-    with pytest.raises(InputError, match=rf"Unknown namer .* Choose one of: {', '.join(NAMERS)}, model:NAME, or"):
-        find_namer(namer, model)
-
-
-def test_a_model_that_does_not_answer_writes_no_names(make_model):
-    with pytest.raises(InputError, match="does not answer, so it cannot write titles"):
-        find_namer("model", InBedder(make_model("bert"), backbone="instructor"))
+def test_an_unknown_namer_is_refused(namer):
+    with pytest.raises(InputError, match=rf"Unknown namer .* Choose one of: {', '.join(NAMERS)}, or"):
+        find_namer(namer)
 
 
 @pytest.mark.parametrize("raw_names", [["only one"], "ab", ["a", None], ["a", "b", "c"]])
@@ -129,7 +114,7 @@ def test_a_group_is_mixed_if_few_of_its_answers_contain_its_keywords():
 
 
 def test_the_most_common_word_comes_before_rare_keywords():
-    namer = find_namer("words", None)
+    namer = find_namer("words")
     rare = group_saying("food late", "food", "food", "good food", "slow", words=["late", "slow", "cold"])
     assert rare.common_words == ["food"]
     assert namer([rare]) == ["food, late, slow"]
@@ -171,9 +156,7 @@ def test_groupings_side_by_side_share_no_name_and_else_stay_the_same(model):
     ]
 
 
-def test_the_saved_name_of_a_namer_finds_it_again(make_model):
-    model, other_model = InBedder(make_model("bert")), InBedder(make_model("opt"))
+def test_the_saved_name_of_a_namer_finds_it_again():
     for name in NAMERS:
-        assert get_namer_name(find_namer(name, model), model) == name
-    assert get_namer_name(TitleWriter(other_model), model) == f"model:{other_model.name}"
-    assert get_namer_name(lambda groups: [""] * len(groups), model) == "phrases"
+        assert get_namer_name(find_namer(name)) == name
+    assert get_namer_name(lambda groups: [""] * len(groups)) == "phrases"
