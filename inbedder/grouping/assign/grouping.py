@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     from inbedder.grouping.grouped_texts import GroupedTexts
 
+SAME_TEXT_DISTANCE = 0.02
+"""Maximum distance of two vectors of one text, which differ by rounding."""
+
 
 class AssignKwargs(TypedDict, total=False):
     """The keyword arguments of ``Grouping.assign``."""
@@ -172,7 +175,10 @@ class Grouping(StoredGrouping):
             text_places = self._find_places(batch)
             missed_rows = np.flatnonzero(text_places.labels != to)
             if len(missed_rows) == len(batch.texts):
-                self._add_centres(batch, [(level, row) for row, (level, _) in enumerate(parts)], to)
+                for row, (level, _) in enumerate(parts):
+                    vectors = self._read_level(batch, level, np.array([row])).vectors
+                    self._redirect_centres(level, vectors[0], to)
+                    self._add_centre(Route(level, to), vectors)
                 return
             batch = self._read_level(batch, 0, missed_rows)
             text_places = self._find_places(batch)
@@ -182,6 +188,13 @@ class Grouping(StoredGrouping):
         for level, number in dict.fromkeys(parts):
             rows = np.array([row for row, part in enumerate(parts) if part == (level, number)])
             self._add_centre(Route(level, to), self._read_level(batch, level, rows).vectors)
+
+    def _redirect_centres(self, level: int, vector: Vectors, to: int) -> None:
+        """Redirect the centres that a text got when it was moved before; each group keeps one."""
+        for number in np.flatnonzero(np.linalg.norm(self.centres - vector, axis=1) < SAME_TEXT_DISTANCE).tolist():
+            route = self.routes[number]
+            if route.level == level and sum(each.target == route.target for each in self.routes) > 1:
+                self.routes[number] = Route(level, to)
 
     def split(self, number: int, instruction: str, texts: Sequence[str], k: int | str = "auto", *, batch_size: int = 32) -> None:
         """Split a group by another question. New texts of the group are then asked that question, too.

@@ -115,6 +115,16 @@ def test_all_moved_texts_are_in_their_new_group(result, model, tmp_path):
     assert set(grouping.assign(TEXTS).labels[moved_rows].tolist()) == {0}
 
 
+def test_a_text_that_is_moved_again_leaves_its_former_group(result, model, tmp_path):
+    grouping = save(result, model, tmp_path)
+    for number in (1, 2, 0, 1):
+        grouping.move([TEXTS[80]], number)
+        assert grouping.assign([TEXTS[80]]).labels.tolist() == [number]
+    assert [group.size for group in grouping.groups] == [40, 31, 19]
+    grouping.save(tmp_path / "again")
+    assert Grouping.load(tmp_path / "again", model).assign([TEXTS[80]]).labels.tolist() == [1]
+
+
 def test_new_texts_of_a_split_group_are_asked_its_question(result, model, tmp_path):
     split = result.split(0, "Half?", 2, model=model)
     grouping = save(split, model, tmp_path)
