@@ -150,6 +150,9 @@ def answer(
     top_p: TopP = 1.0,
     seed: Seed = 0,
     batch_size: BatchSize = 32,
+    distinct: Annotated[
+        bool, typer.Option("--distinct", help="One row per distinct answer, the most frequent first: answer, count, first text.")
+    ] = False,
     guard_cells: GuardCells = True,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
@@ -157,11 +160,16 @@ def answer(
     check_output(output, TABLE_TYPES, source)
     if instruction is None:
         raise typer.BadParameter('give the question to answer, or "@generic".', param_hint="-i")
+    if distinct and n > 1:
+        raise typer.BadParameter("it counts one answer per text; leave out -n.", param_hint="--distinct")
     table = table_options.read(source)
     embedder = load_embedder(model, **model_options)
     sampling: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}
     replies = embedder.answer(table.texts, instruction, batch_size=batch_size, **sampling)
     answers = [[reply] if isinstance(reply, str) else reply for reply in replies]
+    if distinct:
+        _write_distinct_answers([text for (text,) in answers], table.texts, output, guard_cells)
+        return
     if output is None:
         for row_answers in answers:
             print_result("\t".join(" ".join(text.split()) for text in row_answers))
@@ -172,3 +180,20 @@ def answer(
     columns = dict(zip(names, zip(*answers, strict=True), strict=True))
     write_records(table.with_columns(columns), output, guard_cells=guard_cells)
     print_message(f"{output}: answers to {format_count(len(answers), 'text')}.")
+
+
+def _write_distinct_answers(answers: Sequence[str], texts: Sequence[str], output: Path | None, guard_cells: bool) -> None:
+    """Write or print one row per distinct answer, ignoring case and blanks: its first spelling, its count and its first text."""
+    rows: dict[str, dict[str, Any]] = {}
+    for answer, text in zip(answers, texts, strict=True):
+        row = rows.setdefault("".join(answer.casefold().split()), {"answer": answer, "count": 0, "text": text})
+        row["count"] += 1
+    records = sorted(rows.values(), key=lambda row: -row["count"])
+    if output is None:
+        for row in records:
+            print_result("\t".join(" ".join(str(value).split()) for value in row.values()))
+        return
+    from inbedder.io.outputs import write_records
+
+    write_records(records, output, guard_cells=guard_cells)
+    print_message(f"{output}: {format_count(len(records), 'distinct answer')} to {format_count(len(texts), 'text')}.")

@@ -115,6 +115,20 @@ def test_answer_prints_a_line_per_text_or_writes_a_table(folder, monkeypatch, ma
     assert [{name: row[name] for name in source[0]} for row in rows] == source
 
 
+def test_answer_counts_each_distinct_answer_and_shows_its_first_text(folder, monkeypatch, make_model, capsys):
+    (folder / "t.txt").write_text("one\ntwo\nthree\nfour\nfive\n")
+    answers = ["late", "Good", "g ood", "", " good "]
+    monkeypatch.setattr("inbedder.embedder.InBedder.answer", lambda *_, **__: answers)
+    arguments = ("answer", "t.txt", "-i", "What?", "--distinct", "--model", make_model("bert"))
+    assert run(monkeypatch, *arguments) == 0
+    assert capsys.readouterr().out.splitlines() == ["Good\t3\ttwo", "late\t1\tone", "\t1\tfour"]
+    assert run(monkeypatch, *arguments, "-o", "a.csv") == 0
+    assert (folder / "a.csv").read_text().splitlines() == ["answer,count,text", "Good,3,two", "late,1,one", ",1,four"]
+    assert "a.csv: 3 distinct answers to 5 texts." in capsys.readouterr().err
+    assert run(monkeypatch, *arguments, "-n", "2") == 2
+    assert "leave out -n" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
 def test_cluster_writes_page_and_table_for_several_instructions(folder, monkeypatch, make_model, capsys):
     arguments = ("-i", "What?", "-i", "Who?", "-k", "2", "-o", "r.html", "-o", "r.csv", "--label-column", "stars")
     assert run(monkeypatch, "cluster", "reviews.csv", *arguments, "--model", make_model("bert")) == 0

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from inbedder.grouping.grouped_texts import GroupedTexts
 
+SAME_TEXT_DISTANCE = 0.02
+"""Maximum distance of two vectors of one text, which differ by rounding."""
+
 
 class AssignKwargs(TypedDict, total=False):
     """The keyword arguments of ``Grouping.assign``."""
@@ -165,12 +168,35 @@ class Grouping(StoredGrouping):
         to = check_integer("to", to, 0, len(self.groups) - 1)
         batch = self._embed_batch(texts, batch_size=batch_size)
         text_places = self._find_places(batch)
-        for level, label in {*zip(text_places.levels.tolist(), text_places.labels.tolist(), strict=True)}:
-            rows = np.flatnonzero((text_places.levels == level) & (text_places.labels == label))
-            self._add_centre(Route(level, to), self._read_level(batch, level, rows).vectors)
         for label in text_places.labels.tolist():
             self.groups[label] = replace(self.groups[label], size=max(self.groups[label].size - 1, 0))
         self.groups[to] = replace(self.groups[to], size=self.groups[to].size + len(batch.texts))
+        while batch.texts:  # texts that their common centre does not move get another one, at last one each
+            parts = [*zip(text_places.levels.tolist(), text_places.labels.tolist(), strict=True)]
+            self._add_centres(batch, parts, to)
+            text_places = self._find_places(batch)
+            missed_rows = np.flatnonzero(text_places.labels != to)
+            if len(missed_rows) == len(batch.texts):
+                for row, (level, _) in enumerate(parts):
+                    vectors = self._read_level(batch, level, np.array([row])).vectors
+                    self._redirect_centres(level, vectors[0], to)
+                    self._add_centre(Route(level, to), vectors)
+                return
+            batch = self._read_level(batch, 0, missed_rows)
+            text_places = self._find_places(batch)
+
+    def _add_centres(self, batch: Batch, parts: Sequence[tuple[int, int]], to: int) -> None:
+        """Add a centre of a group for each part of the texts, which are the level and the number of the part of each text."""
+        for level, number in dict.fromkeys(parts):
+            rows = np.array([row for row, part in enumerate(parts) if part == (level, number)])
+            self._add_centre(Route(level, to), self._read_level(batch, level, rows).vectors)
+
+    def _redirect_centres(self, level: int, vector: Vectors, to: int) -> None:
+        """Redirect the centres that a text got when it was moved before; each group keeps one."""
+        for number in np.flatnonzero(np.linalg.norm(self.centres - vector, axis=1) < SAME_TEXT_DISTANCE).tolist():
+            route = self.routes[number]
+            if route.level == level and sum(each.target == route.target for each in self.routes) > 1:
+                self.routes[number] = Route(level, to)
 
     def split(self, number: int, instruction: str, texts: Sequence[str], k: int | str = "auto", *, batch_size: int = 32) -> None:
         """Split a group by another question. New texts of the group are then asked that question, too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,36 @@ def project(vectors: NDArray[np.float32]) -> tuple[Points, str]:
         points, method = directions @ pca.components_.T.astype(np.float32), "PCA"
     points = np.asarray(points - points.mean(axis=0), dtype=np.float64)
     return points @ np.linalg.svd(points, full_matrices=False)[2].T, method
+
+
+def project_all(vectors: Iterable[NDArray[np.float32]]) -> list[tuple[Points, str]]:
+    """Project several sets of vectors of the same texts, and turn each map so that the texts lie near their places on the first.
+
+    Args:
+        vectors: One array per map, shape (n, d), with the same n.
+
+    Returns:
+        Points and method of each map, as from ``project``.
+    """
+    layouts = [project(each) for each in vectors]
+    reference = layouts[0][0]
+    return [layouts[0], *((align(points, reference), method) for points, method in layouts[1:])]
+
+
+def align(points: Points, reference: Points) -> Points:
+    """Rotate or reflect points onto others (orthogonal Procrustes analysis). Their distances stay the same.
+
+    Args:
+        points: Shape (n, 2), with mean 0.
+        reference: Shape (n, 2), with mean 0.
+
+    Returns:
+        The points, shape (n, 2), with the smallest sum of squared distances to the reference.
+    """
+    from scipy.linalg import orthogonal_procrustes
+
+    rotation: Points = orthogonal_procrustes(points, reference)[0]
+    return points @ rotation
 
 
 def place_points(points: Points) -> Points:

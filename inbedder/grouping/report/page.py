@@ -18,7 +18,7 @@ from inbedder.grouping.compare.crosstab import CrossTable, crosstab
 from inbedder.grouping.grouped_texts import deduplicate_group_names
 from inbedder.grouping.report import page_data
 from inbedder.grouping.report.maps import HEIGHT, WIDTH
-from inbedder.grouping.report.views import DARK, LIGHT, make_view
+from inbedder.grouping.report.views import DARK, LIGHT, make_views
 from inbedder.io.files import atomic_write
 from inbedder.io.outputs import import_jinja2
 from inbedder.prompting.tokenization import clean_text
@@ -99,7 +99,7 @@ def render_report(
     if any(len(side.category_of) != len(texts) for table in all_tables for side in (table.rows, table.columns)):
         raise InputError("A cross table or timeline covers other texts than the results. Make it from these results.")
     row_ids = page_data.sample_rows(results)
-    views = [make_view(result) for result in results]
+    views = make_views(results)
     dimensions = page_data.Dimensions(results)
     heatmaps = [page_data.make_heatmap(table, dimensions) for table in cross_tables]
     timeline_heatmaps = [page_data.make_heatmap(timeline.table, dimensions) for timeline in timelines]

@@ -95,10 +95,14 @@ class View:
     """Group to which the answer of each text between two groups belongs, shape (n,); -1 for the rest of the texts."""
 
 
-def make_view(result: GroupedTexts) -> View:
-    """Prepare a grouping for the page."""
-    with limit_threads(len(result.texts)):
-        points, method = maps.project(result.embeddings)
+def make_views(results: Sequence[GroupedTexts]) -> list[View]:
+    """Prepare groupings of the same texts for the page, with maps that are turned alike."""
+    with limit_threads(len(results[0].texts)):
+        layouts = maps.project_all(result.embeddings for result in results)
+    return [_make_view(result, *layout) for result, layout in zip(results, layouts, strict=True)]
+
+
+def _make_view(result: GroupedTexts, points: Points, method: str) -> View:
     positions, groups = maps.place_points(points), categorize_groups(result)
     dense = len(positions) > maps.MAX_DOTS
     second_groups = find_second_groups(result.embeddings, mark_left_out(result.labels, result.left_out), result.answers)

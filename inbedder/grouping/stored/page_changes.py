@@ -1,4 +1,7 @@
-"""The changes that a reader of the report saves (changes.json): groups merged and renamed, numbered from 1 as on the page."""
+"""The changes that a reader of the report saves (changes.json): texts moved, groups merged and renamed.
+
+Groups are numbered from 1, as on the page.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,20 @@ from inbedder.errors import InputError, format_value
 from inbedder.grouping.grouped_texts import NO_INSTRUCTION, resolve_question
 
 if TYPE_CHECKING:
-    from inbedder.grouping.stored.stored_grouping import StoredGrouping
+    from inbedder.grouping.assign.grouping import Grouping
 
 
-def apply_changes(grouping: StoredGrouping, path: str | os.PathLike[str]) -> None:
+def apply_changes(grouping: Grouping, path: str | os.PathLike[str]) -> None:
     """Apply the changes of a file to a saved grouping.
 
     Args:
         grouping: The grouping that the report shows; it is changed in place. Save it only if no error is raised.
-        path: A file with "question", "merge" (sets of groups) and "rename" (new names by group).
+        path: A file with "question", "move" (texts and the group of each), "merge" (sets of groups) and "rename" (new names by
+            group).
 
     Raises:
         InputError: If the file cannot be read, is of another question, or names groups that are not there.
+        ModelError: If texts are moved and the model cannot be loaded.
     """
     content = _read_changes(path)
     instruction = grouping.provenance.instruction
@@ -33,12 +38,19 @@ def apply_changes(grouping: StoredGrouping, path: str | os.PathLike[str]) -> Non
             f"The changes are of {format_value(content['question'])}, but the groups are of {format_value(grouping.question)}."
         )
     count = len(grouping.groups)
+    moved_texts: dict[int, list[str]] = {}
+    for entry in content["move"]:
+        moved_texts.setdefault(check_integer("group", entry["to"], 1, count) - 1, []).append(entry["text"])
+    if sum(len(set(texts)) for texts in moved_texts.values()) > len({entry["text"] for entry in content["move"]}):
+        raise InputError("A text is moved to two groups. Save the changes of the page again.")
     names = {check_integer("group", int(number), 1, count) - 1: name for number, name in content["rename"].items()}
     sets = [sorted({check_integer("group", number, 1, count) - 1 for number in numbers}) for numbers in content["merge"]]
     if len({number for numbers in sets for number in numbers}) < sum(map(len, sets)):
         raise InputError("A group is merged twice. Save the changes of the page again.")
     new_names = [next((names[number] for number in numbers if number in names), None) for numbers in sets]
     in_sets = {number for numbers in sets for number in numbers}
+    for number, texts in moved_texts.items():
+        grouping.move(texts, number)
     grouping.rename({number: name for number, name in names.items() if number not in in_sets})
     positions = list(range(count))  # of the groups that are left, their number on the page
     for numbers, name in zip(sets, new_names, strict=True):
@@ -54,11 +66,16 @@ def _read_changes(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(
             f"{format_value(str(path))} cannot be read as changes ({' '.join(str(error).split())[:200]})."
         ) from error
-    kinds = {"question": str, "merge": list, "rename": dict}
+    if isinstance(content, dict):
+        content.setdefault("move", [])  # pages of earlier versions move no texts
+    kinds = {"question": str, "move": list, "merge": list, "rename": dict}
     if not isinstance(content, dict) or any(not isinstance(content.get(name), kind) for name, kind in kinds.items()):
         raise InputError(f"{format_value(str(path))} holds no changes. Save them with the button of the page.")
-    if not all(isinstance(numbers, list) and numbers for numbers in content["merge"]) or not all(
-        map(str.isdecimal, content["rename"])
-    ):
+    is_whole = (
+        all(isinstance(entry, dict) and isinstance(entry.get("text"), str) and "to" in entry for entry in content["move"])
+        and all(isinstance(numbers, list) and numbers for numbers in content["merge"])
+        and all(map(str.isdecimal, content["rename"]))
+    )
+    if not is_whole:
         raise InputError(f"{format_value(str(path))} holds damaged changes. Save them with the button of the page again.")
     return content

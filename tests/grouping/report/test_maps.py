@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import project
@@ -39,3 +40,32 @@ def test_a_million_marks_are_never_drawn() -> None:
     rng = np.random.default_rng(0)
     marks, mark_of = maps.draw_density(rng.random((100_000, 2)) * [maps.WIDTH, maps.HEIGHT], np.zeros(100_000, dtype=np.int64))
     assert len(marks) <= maps.WIDTH * maps.HEIGHT / maps.CELL**2 and len(mark_of) == 100_000
+
+
+@pytest.mark.parametrize("turn", [np.diag([1.0, -1.0]), np.array([[0.6, 0.8], [-0.8, 0.6]]), np.array([[0.0, 1.0], [1.0, 0.0]])])
+def test_a_turned_or_mirrored_map_is_turned_back(turn: np.ndarray) -> None:
+    points = np.random.default_rng(0).normal(size=(40, 2)) * [3, 1]
+    points -= points.mean(axis=0)
+    assert maps.align(points @ turn, points) == pytest.approx(points)
+
+
+@pytest.mark.parametrize("count", [9, 60])
+def test_maps_of_several_questions_are_turned_to_the_first(count: int) -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(count, 6)).astype(np.float32)
+    other_vectors = vectors[:, ::-1] * [-1, 1, 1, -1, 1, 1] + rng.normal(scale=0.3, size=(count, 6))
+    own_points = project(other_vectors.astype(np.float32))[0]
+    (first, _), (second, method), (equal, _) = maps.project_all(
+        [vectors, other_vectors.astype(np.float32), np.ones_like(vectors)]
+    )
+    assert pdist(second) == pytest.approx(pdist(own_points)) and method == project(vectors)[1]
+    assert np.linalg.norm(second - first) < min(
+        np.linalg.norm(own_points * signs - first) for signs in ([1, 1], [1, -1], [-1, 1], [-1, -1])
+    )
+    assert equal.tolist() == [[0, 0]] * count
+
+
+def test_the_map_of_mirrored_vectors_equals_the_first() -> None:
+    vectors = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32) * [4, 2, 1, 1]
+    (first, _), (second, _) = maps.project_all([vectors, vectors * [-1, 1, 1, 1]])
+    assert second == pytest.approx(first, abs=1e-5)

@@ -3,80 +3,26 @@
 from __future__ import annotations
 
 import csv
-import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from inbedder.grouping.compare.crosstab import crosstab
-from inbedder.grouping.compare.timelines import make_timelines
 from inbedder.grouping.report import maps, page_data
-from inbedder.grouping.report.page import save_report
 from inbedder.io.csv_cells import FORMULA_STARTS
 from inbedder.io.tables import read_table
+from tests.grouping.report.conftest import MOOD, TOPIC
 from tests.grouping.report.test_page import grouping
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
-sync_api = pytest.importorskip("playwright.sync_api")
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" 'too' {{ 7 * 7 }} <!-- ]]>"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-ARGUMENTS = ["--disable-gpu", "--disable-quic"]
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
-
-TOPIC = [0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2]
-MOOD = [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1]
 FORMULAS = [start + "a" for start in FORMULA_STARTS.strip()]  # the page has no text that begins with white space
-STARS = [5, 5, 4, 4, 1, 2, 1, 1, 5, None, 2, 1]
-DAYS = [f"2024-03-{1 + i // 4:02}" for i in range(12)]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start the system's Chromium without a window."""
-    with (
-        sync_api.sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS) as browser,
-    ):
-        yield browser
-
-
-@pytest.fixture
-def errors() -> list[str]:
-    """Collect what the page's script throws and what the browser blocks."""
-    return []
-
-
-@pytest.fixture
-def browse(browser: Browser, errors: list[str], tmp_path: Path) -> Iterator[Callable[..., Page]]:
-    """Open the report of groupings in a new browser profile."""
-    with browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce") as context:
-
-        def browse(results: Any, change: Callable[[str], str] = str, **tables: Any) -> Page:
-            path = tmp_path / "page.html"
-            save_report(results, path, **tables)
-            path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
-            page = context.new_page()
-            page.on("pageerror", lambda error: errors.append(str(error)))
-            page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-            page.goto(path.as_uri())
-            return page
-
-        yield browse
-
-
-@pytest.fixture
-def page(browse: Callable[..., Page]) -> Page:
-    """Open a report of two questions, a column and dates."""
-    results = [grouping(TOPIC), grouping(MOOD, instruction="Is it <b>good</b>?")]
-    tables = crosstab(results, {"stars": STARS})
-    return browse(results, cross_tables=tables, timelines=make_timelines(results, DAYS, title="sent"))
 
 
 def texts_of(page: Page, selector: str) -> list[str]:
@@ -433,70 +379,6 @@ CONTRAST = """(() => {
   }));
 })()"""
 """Script that measures the contrast of a number in the most strongly coloured cell."""
-
-
-def test_groups_are_renamed_and_merged_and_the_changes_saved(page: Page, errors: list[str], tmp_path: Path) -> None:
-    first = page.locator("#question-1 article").first
-    first.locator(".rename").click()
-    page.keyboard.type("delays")
-    press(page, "Enter")
-    assert texts_of(page, "#question-1 .legend bdi")[0].strip() == "delays"
-    first.locator(".merge").select_option(label="3 word2, more2")
-    assert page.locator("#question-1 article:visible").count() == 2
-    assert "1 group merged" in texts_of(page, "#question-1 .changes")[0]
-    assert texts_of(page, "#question-1 article:visible .size") == ["3 texts · 25%", "9 texts · 75%"]
-    page.click("#tab-texts")
-    assert len({text.split("\n")[0] for text in texts_of(page, ".rows tbody td:nth-child(3)")}) == 2
-    page.click("#tab-question-1")
-    with page.expect_download() as download:
-        page.click("#question-1 .save-changes")
-    download.value.save_as(tmp_path / "changes.json")
-    changes = json.loads((tmp_path / "changes.json").read_text())
-    assert changes == {"question": "What is it?", "merge": [[1, 3]], "rename": {}}
-    assert errors == []
-
-
-def test_an_empty_or_used_name_is_not_taken(page: Page) -> None:
-    for name in (" ", "word1, more1"):
-        page.locator("#question-1 article .rename").first.click()
-        page.keyboard.type(name)
-        press(page, "Enter")
-        assert texts_of(page, "#question-1 article h3")[0] == "word0, more0"
-    assert page.locator("#question-1 .changes").is_hidden()
-
-
-def test_merging_two_groups_changes_all_that_the_page_says_of_them(browse: Callable[..., Page], errors: list[str]) -> None:
-    merged_topic = [0 if topic == 2 else topic for topic in TOPIC]
-    results = [grouping(topic, answers=[f"answer {i % 2}" for i in range(12)]) for topic in (TOPIC, merged_topic)]
-    mood = grouping(MOOD, instruction="Is it <b>good</b>?")
-    open_page = {
-        name: browse(
-            [result, mood],
-            cross_tables=crosstab([result, mood], {"stars": STARS}),
-            timelines=make_timelines([result], DAYS, title="sent"),
-        )
-        for name, result in zip(("before", "after"), results, strict=True)
-    }
-    page, expected = open_page["before"], open_page["after"]
-    page.locator("#question-1 .merge").nth(2).select_option(label="1 word0, more0")
-    for selector in (".size", ".answers"):
-        assert texts_of(page, f"#question-1 article:visible {selector}") == texts_of(expected, f"#question-1 article {selector}")
-    assert page.locator("#question-1 article .bar i").first.evaluate("each => each.style.getPropertyValue('--w')") == "75.00"
-    assert texts_of(page, "#question-1 article:first-child .quotes li") == ["example 0", "example 2"]
-    assert texts_of(page, "#question-1 .group-count") == ["2 groups"]
-    page.click("#tab-cross-tables")
-    expected.click("#tab-cross-tables")
-    for kind in ("count", "lift", "residual"):
-        for each in (page, expected):
-            each.locator("#cross-tables .cell-content").first.select_option(kind)
-        cells = [[text for text in texts_of(each, ".pair td:visible")] for each in (page, expected)]
-        assert cells[0] == cells[1]
-    assert texts_of(page, ".verdict") == texts_of(expected, ".verdict")
-    page.click("#tab-over-time")
-    assert page.locator("#over-time .charts li:visible").count() == 2
-    page.click("#tab-texts")
-    assert texts_of(page, ".filters label:first-child option") == ["all", "1 word0, more0", "2 word1, more1"]
-    assert errors == []
 
 
 @pytest.mark.parametrize("size", [(1400, 900), (400, 800)])

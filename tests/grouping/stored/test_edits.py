@@ -103,6 +103,28 @@ def test_moved_texts_pull_texts_like_them_along(result, model, tmp_path):
     assert save(result.move(range(70, 90), 0), model, tmp_path).assign(TEXTS).labels.tolist() == [0] * 40 + [1] * 30 + [0] * 20
 
 
+def test_all_moved_texts_are_in_their_new_group(result, model, tmp_path):
+    grouping = save(result, model, tmp_path)
+    moved_rows = [*range(0, 40, 2), *range(41, 70, 2), 80]
+    grouping.move([TEXTS[row] for row in moved_rows], 2)
+    labels = grouping.assign(TEXTS).labels
+    assert set(labels[moved_rows].tolist()) == {2}
+    assert [group.size for group in grouping.groups] == [20, 15, 55]
+    grouping.split(2, "Half?", TEXTS, 2)
+    grouping.move([TEXTS[row] for row in moved_rows], 0)
+    assert set(grouping.assign(TEXTS).labels[moved_rows].tolist()) == {0}
+
+
+def test_a_text_that_is_moved_again_leaves_its_former_group(result, model, tmp_path):
+    grouping = save(result, model, tmp_path)
+    for number in (1, 2, 0, 1):
+        grouping.move([TEXTS[80]], number)
+        assert grouping.assign([TEXTS[80]]).labels.tolist() == [number]
+    assert [group.size for group in grouping.groups] == [40, 31, 19]
+    grouping.save(tmp_path / "again")
+    assert Grouping.load(tmp_path / "again", model).assign([TEXTS[80]]).labels.tolist() == [1]
+
+
 def test_new_texts_of_a_split_group_are_asked_its_question(result, model, tmp_path):
     split = result.split(0, "Half?", 2, model=model)
     grouping = save(split, model, tmp_path)

@@ -23,9 +23,9 @@ def grouping(make_model):
 def write(tmp_path):
     """Return a function that writes changes."""
 
-    def write(merge=(), rename=None, question="What is the topic of the text?"):
+    def write(merge=(), rename=None, question="What is the topic of the text?", **moves):
         path = tmp_path / "changes.json"
-        path.write_text(json.dumps({"question": question, "merge": list(merge), "rename": rename or {}}))
+        path.write_text(json.dumps({"question": question, "merge": list(merge), "rename": rename or {}} | moves))
         return path
 
     return write
@@ -35,6 +35,19 @@ def test_groups_of_the_page_are_merged_and_renamed(grouping, write):
     apply_changes(grouping, write([[1, 2, 6], [5, 3]], {"4": "x", "3": "y"}))
     assert grouping.names == ["a", "y", "x"]
     assert [group.size for group in grouping.groups] == [24 + 22 + 14, 20 + 16, 18]
+
+
+def test_moved_texts_are_in_their_groups_before_these_are_merged(make_model, write):
+    model = InBedder(make_model("bert"))
+    texts = [f"{word} number {i}" for i in range(8) for word in ("cat", "parcel", "account", "song")]
+    grouping = Grouping.of(cluster(texts, "What?", model, k=4, namer=lambda groups: list("abcd")), model)
+    before = grouping.assign(texts).labels
+    first, second, third = (texts[np.flatnonzero(before == number)[0]] for number in (0, 1, 3))
+    moves = [{"text": first, "to": 3}, {"text": second, "to": 4}, {"text": third, "to": 3}]
+    apply_changes(grouping, write([[3, 1]], {"4": "x", "1": "y"}, "What?", move=moves))
+    assert grouping.names == ["y", "b", "x"]
+    assert [grouping.names[label] for label in grouping.assign([first, second, third]).labels] == ["y", "x", "y"]
+    assert sum(group.size for group in grouping.groups) == len(texts)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +60,13 @@ def test_groups_of_the_page_are_merged_and_renamed(grouping, write):
         ({"rename": {"x": "y"}}, "damaged changes"),
         ({"rename": {"1": "b"}}, "Two groups would have the name 'b'"),
         ({"rename": {"1": 3}}, "not a valid name"),
+        ({"move": [{"text": "a", "to": 7}]}, "group must be a whole number from 1 to 6"),
+        ({"move": [{"text": "a", "to": "1"}]}, "group must be a whole number from 1 to 6"),
+        ({"move": [{"text": "a", "to": 1}, {"text": "a", "to": 2}]}, "moved to two groups"),
+        ({"move": [{"text": 3, "to": 1}]}, "damaged changes"),
+        ({"move": [{"text": "a"}]}, "damaged changes"),
+        ({"move": ["a"]}, "damaged changes"),
+        ({"move": {"a": 1}}, "holds no changes"),
     ],
 )
 def test_changes_that_do_not_fit_are_refused(grouping, write, changes, message):

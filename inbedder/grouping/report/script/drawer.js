@@ -44,6 +44,21 @@ const describeArea = rows => {
   });
   return list;
 };
+const offerMove = (view, rows, reopen) => {
+  const select = find('.move-to', drawer), edits = groupEdits[view], { categoryOf, names } = dimensions[view];
+  const groups = edits.listGroups().filter(i => rows.some(row => categoryOf[row] !== i));
+  select.parentElement.hidden = !groups.length;
+  select.replaceChildren(new Option('…', ''), ...groups.map(i => new Option(groupNumber(view, i) + ' ' + names[i], i)));
+  select.previousElementSibling.textContent = rows.length > 1 ? 'Move these ' + countLabel(rows.length, 'text') + ' to ' : 'Move to ';
+  select.onchange = () => {
+    const into = Number(select.value), moved = edits.move(rows, into);
+    reopen();
+    find('.drawer-note', drawer).textContent = countLabel(moved, 'text') + ' moved to “' + names[into] + '”.' + (moved > rows.length ? ' Equal texts move together.' : '');
+  };
+  const button = find('.save-moves', drawer);
+  button.hidden = !edits.isChanged();
+  button.onclick = edits.save;
+};
 const openDrawer = (area, rows, count, source) => {
   const content = find('.drawer-content', drawer), isOne = rows.length === 1;
   const quotes = element('ul', '', 'quotes');
@@ -55,10 +70,12 @@ const openDrawer = (area, rows, count, source) => {
   const button = find('.open-area', drawer);
   button.hidden = !rows.length;
   button.onclick = () => { drawer.hidden = true; openTexts([], source, area); };
+  offerMove(area.view, rows, () => openDrawer(area, rows, count, source));
   drawerSource = source;
   drawer.hidden = false;
   drawer.scrollTop = 0;
   drawer.focus({ preventScroll: true });
+  if (drawer.offsetWidth === innerWidth) source.scrollIntoView({ block: 'start' }); // the map above the drawer of a narrow window
 };
 find('.close', drawer).addEventListener('click', closeDrawer);
 drawer.addEventListener('keydown', event => { if (event.key === 'Escape') closeDrawer(); });

@@ -1,51 +1,81 @@
 // Changes of the groups
-const LISTED_ANSWERS = 6, LISTED_EXAMPLES = 5;
-findAll('.cards').forEach((cards, view) => {
+const LISTED_ANSWERS = 6, LISTED_EXAMPLES = 5, SHOWN_EXAMPLES = 3;
+const groupEdits = findAll('.cards').map((cards, view) => {
   const names = dimensions[view].names, panel = panels[view], bar = find('.changes', panel), articles = findAll('article', cards);
   const legend = findAll('.legend li:not(.branch)', panel);
-  const mergedInto = names.map((_, i) => i), newNames = {};
-  const { sizes } = views[view], share = i => sizes[i] / data.total;
+  const mergedInto = names.map((_, i) => i), newNames = {}, { categoryOf } = dimensions[view], categoriesAtFirst = [...categoryOf];
+  const { sizes, answers, second } = views[view], share = i => sizes[i] / data.total;
+  const isGroup = i => mergedInto[i] === i && dimensions[view].colours[i] !== 'none';
+  const answerOf = row => answers[row] || '(no answer)';
+  const movedRows = () => texts.map((_, row) => row).filter(row => mergedInto[categoriesAtFirst[row]] !== categoryOf[row]);
   const describeGroups = () => {
-    const groups = names.map((_, i) => i).filter(i => mergedInto[i] === i && dimensions[view].colours[i] !== 'none').sort((a, b) => sizes[b] - sizes[a]);
+    const groups = names.map((_, i) => i).filter(i => isGroup(i) && sizes[i]).sort((a, b) => sizes[b] - sizes[a]);
     const finding = find('.finding', panel);
     find('.group-count', panel).textContent = countLabel(names.filter((_, i) => mergedInto[i] === i).length, 'group');
     if (finding) finding.textContent = 'largest: ' + groups.slice(0, 3).map(i => '“' + names[i] + '” ' + percent(share(i))).join(', ');
   };
   const readCounts = article => findAll('.answers li', article).map(line => [find('bdi', line).textContent, Number(find('b', line).textContent.replaceAll(',', ''))]);
-  const countAnswers = (from, into) => {
+  const countAnswers = (group, changes) => {
     const counts = new Map(), spelling = new Map(), add = ([answer, count]) => {
       const key = answer.toLowerCase();
       if (!spelling.has(key)) spelling.set(key, answer);
       counts.set(key, (counts.get(key) || 0) + count);
     };
-    if (texts.length < data.total) [into, from].flatMap(i => readCounts(articles[i])).forEach(add); // the page holds a sample
-    else dimensions[view].categoryOf.forEach((category, row) => { if (category === into) add([views[view].answers[row] || '(no answer)', 1]); });
-    return [...counts].sort((a, b) => b[1] - a[1]).slice(0, LISTED_ANSWERS).map(([key, count]) => [spelling.get(key), count]);
+    if (texts.length < data.total) [...readCounts(articles[group]), ...changes].forEach(add); // the page holds a sample
+    else categoryOf.forEach((category, row) => { if (category === group) add([answerOf(row), 1]); });
+    return [...counts].filter(([, count]) => count > 0).sort((a, b) => b[1] - a[1]).slice(0, LISTED_ANSWERS).map(([key, count]) => [spelling.get(key), count]);
   };
-  const mergeCards = (from, into) => {
-    const card = articles[into], list = find('.answers', card);
-    find('.size', card).textContent = countLabel(sizes[into], 'text') + ' · ' + percent(share(into));
-    find('.bar i', card).style.setProperty('--w', (100 * share(into)).toFixed(2));
-    if (list) list.replaceChildren(...countAnswers(from, into).map(([answer, count]) => {
+  const showCounts = (group, changes) => { // changes: answers and how many texts with them came or went
+    const card = articles[group], list = find('.answers', card);
+    find('.size', card).textContent = countLabel(sizes[group], 'text') + ' · ' + percent(share(group));
+    find('.bar i', card).style.setProperty('--w', (100 * share(group)).toFixed(2));
+    find('small', legend[group]).textContent = percent(share(group));
+    if (list) list.replaceChildren(...countAnswers(group, changes).map(([answer, count]) => {
       const line = element('li', ''), name = element('bdi', answer);
       line.append(name, ' ', element('b', count.toLocaleString('en')));
       return line;
     }));
+    [card, legend[group]].flatMap(each => findAll('.loose', each)).forEach(mark => mark.remove()); // a changed group was not measured
+  };
+  const mergeCards = (from, into) => {
+    const card = articles[into];
+    showCounts(into, readCounts(articles[from]));
     const [own, other] = [into, from].map(i => findAll('.quotes li', articles[i])), shown = find('.quotes', card);
     const quotes = own.flatMap((quote, i) => other[i] ? [quote, other[i]] : [quote]).concat(other.slice(own.length)).slice(0, LISTED_EXAMPLES);
     if (shown) shown.replaceChildren(...quotes);
     find('details', card)?.remove();
     findAll('.composition', card).forEach((own, i) => mergeCompositions(own, findAll('.composition', articles[from])[i]));
-    findAll('.loose', card).forEach(mark => mark.remove()); // a merged group was not measured
-    findAll('.loose', legend[into]).forEach(mark => mark.remove());
   };
+  const removeQuotes = (card, rows) => {
+    const moved = rows.map(row => texts[row]), more = find('details', card);
+    findAll('.quotes li', card).forEach(quote => { // a quote is clipped
+      const start = quote.textContent.replace(/\s+/g, ' ').trim().replace(/…$/, '');
+      if (moved.some(text => text.startsWith(start))) quote.remove();
+    });
+    const list = find('.quotes', card), spare = more ? findAll('li', more) : [];
+    if (!list) return;
+    list.append(...spare.splice(0, Math.max(0, SHOWN_EXAMPLES - list.children.length)));
+    if (spare.length) find('summary', more).textContent = spare.length + ' more'; else more?.remove();
+    if (!list.children.length) { list.previousElementSibling.remove(); list.remove(); }
+  };
+  const readLabels = composition => findAll('.counts li', composition).map(line => [find('bdi', line).textContent, Number(line.dataset.count)]);
   const mergeCompositions = (own, other) => {
     const counts = new Map();
-    [own, other].flatMap(each => findAll('.counts li', each)).forEach(line => {
-      const label = find('bdi', line).textContent;
-      counts.set(label, (counts.get(label) || 0) + Number(line.dataset.count));
+    [own, other].flatMap(readLabels).forEach(([label, count]) => counts.set(label, (counts.get(label) || 0) + count));
+    drawComposition(own, counts);
+  };
+  const changeComposition = (own, rows, change) => {
+    const column = find('h4 bdi', own), kind = column && dimensions.slice(views.length).find(({ title }) => title === column.textContent);
+    if (!kind) { own.remove(); return; } // the page does not hold the value of each text
+    const counts = new Map(readLabels(own)), others = [...counts.keys()].find(label => /^[0-9]+ others$/.test(label));
+    rows.filter(row => kind.categoryOf[row] >= 0).forEach(row => {
+      const label = kind.names[kind.categoryOf[row]], key = counts.has(label) || !others ? label : others;
+      counts.set(key, (counts.get(key) || 0) + change);
     });
-    const entries = [...counts].sort((a, b) => b[1] - a[1]), total = sum([...counts.values()]), opacity = i => Math.max(0.95 - 0.17 * i, 0.12);
+    drawComposition(own, counts);
+  };
+  const drawComposition = (own, counts) => {
+    const entries = [...counts].filter(([, count]) => count > 0).sort((a, b) => b[1] - a[1]), total = sum([...counts.values()]), opacity = i => Math.max(0.95 - 0.17 * i, 0.12);
     find('.bar', own).replaceChildren(...entries.map(([, count], i) => {
       const part = element('i', '');
       part.style.cssText = '--w:' + (100 * count / total).toFixed(2) + ';--a:' + opacity(i).toFixed(2);
@@ -71,13 +101,14 @@ findAll('.cards').forEach((cards, view) => {
   const fillSelects = () => findAll('.merge', cards).forEach(select => {
     const own = articles.indexOf(select.closest('article'));
     select.replaceChildren(new Option('…', ''), ...names.flatMap((name, i) =>
-      i === own || mergedInto[i] !== i || dimensions[view].colours[i] === 'none' ? [] : [new Option(groupNumber(view, i) + ' ' + name, i)]));
+      i === own || !isGroup(i) ? [] : [new Option(groupNumber(view, i) + ' ' + name, i)]));
   });
   const reportChanges = () => {
     const merges = mergedInto.filter((into, i) => into !== i).length, renames = Object.keys(newNames).length;
-    bar.hidden = !merges && !renames;
-    find('span', bar).textContent = [merges && countLabel(merges, 'group') + ' merged', renames && countLabel(renames, 'group') + ' renamed']
-      .filter(Boolean).join(', ') + '. The trends of merged groups over time are not tested anew.';
+    const moved = movedRows().length;
+    bar.hidden = !merges && !renames && !moved;
+    find('span', bar).textContent = [merges && countLabel(merges, 'group') + ' merged', renames && countLabel(renames, 'group') + ' renamed', moved && countLabel(moved, 'text') + ' moved']
+      .filter(Boolean).join(', ') + '.' + ((merges || moved) && find('.chart') ? ' The trends of changed groups over time are not tested anew.' : '');
     describeGroups();
     fillSelects();
     applyFilters();
@@ -91,9 +122,8 @@ findAll('.cards').forEach((cards, view) => {
   };
   const merge = (from, into) => {
     mergedInto.forEach((to, i) => { if (to === from) mergedInto[i] = into; });
-    const categoryOf = dimensions[view].categoryOf;
-    categoryOf.forEach((category, row) => { if (category === from) categoryOf[row] = into; });
-    views[view].marks.forEach(mark => { if (mark[2] === from) mark[2] = into; });
+    [categoryOf, second].forEach(groups => groups.forEach((group, row) => { if (group === from) groups[row] = into; }));
+    maps[view].mergeGroups(from, into);
     maps.forEach(map => map.recolour());
     find('.badge[data-group="' + from + '"]', panel)?.remove();
     articles[from].hidden = legend[from].hidden = true;
@@ -102,11 +132,30 @@ findAll('.cards').forEach((cards, view) => {
     sizes[from] = 0;
     mergeCards(from, into);
     mergeInTables(view, from, into);
-    find('small', legend[into]).textContent = percent(share(into));
     findAll('.branch', panel).forEach(branch => branch.remove()); // they hold the groups before the merge
     const option = find('option[value="' + from + '"]', selects[view]);
     if (option) option.remove();
     reportChanges();
+  };
+  const move = (rows, into) => {
+    const sameTexts = new Set(rows.map(row => texts[row])); // equal texts have equal vectors, so they move together
+    const moves = texts.flatMap((text, row) => categoryOf[row] !== into && sameTexts.has(text) ? [{ row, from: categoryOf[row] }] : []);
+    moves.forEach(({ row, from }) => { categoryOf[row] = into; second[row] = -1; sizes[from]--; sizes[into]++; });
+    maps[view].moveRows(moves.map(({ row }) => row));
+    maps.forEach(map => map.recolour());
+    [...new Set([into, ...moves.map(({ from }) => from)])].forEach(group => {
+      const change = group === into ? 1 : -1, groupRows = moves.filter(({ from }) => group === into || from === group).map(({ row }) => row);
+      showCounts(group, groupRows.map(row => [answerOf(row), change]));
+      findAll('.composition', articles[group]).forEach(own => changeComposition(own, groupRows, change));
+      if (group !== into) removeQuotes(articles[group], groupRows);
+    });
+    moveInTables(view, moves, into);
+    findAll('.branch', panel).forEach((branch, i) => {
+      const inBranch = legend.map((_, group) => group).filter(group => Number(legend[group].style.order) === 2 * i + 1);
+      find('small', branch).textContent = percent(sum(inBranch.map(share)));
+    });
+    reportChanges();
+    return moves.length;
   };
   articles.forEach((article, i) => {
     const button = find('.rename', article), heading = find('h3', article);
@@ -119,10 +168,17 @@ findAll('.cards').forEach((cards, view) => {
     });
     find('.merge', article).addEventListener('change', event => { if (event.target.value !== '') merge(i, Number(event.target.value)); });
   });
-  find('.save-changes', bar).addEventListener('click', () => {
-    const sets = names.map((_, into) => mergedInto.flatMap((to, i) => to === into ? [i + 1] : [])).filter(set => set.length > 1);
-    const content = { question: views[view].question, merge: sets, rename: Object.fromEntries(Object.entries(newNames).map(([i, name]) => [Number(i) + 1, name])) };
+  const save = () => {
+    const membersOf = into => mergedInto.flatMap((to, i) => to === into ? [i + 1] : []), merged = names.map((_, into) => into).filter(into => membersOf(into).length > 1);
+    const content = {
+      question: views[view].question,
+      move: movedRows().map(row => ({ text: texts[row], to: categoryOf[row] + 1 })),
+      merge: merged.map(membersOf),
+      rename: Object.fromEntries([...Object.keys(newNames), ...merged].map(i => [Number(i) + 1, names[i]])), // a merged group keeps the name it has here
+    };
     saveFile([JSON.stringify(content, null, 1) + '\n'], 'application/json', 'changes.json');
-  });
+  };
+  find('.save-changes', bar).addEventListener('click', save);
   fillSelects();
+  return { move, save, listGroups: () => names.map((_, i) => i).filter(isGroup), isChanged: () => !bar.hidden };
 });

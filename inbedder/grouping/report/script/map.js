@@ -189,6 +189,37 @@ const makeMap = (map, index) => {
     const counts = countCategories(kind, rows), most = Math.max(0, ...counts);
     return most ? counts.indexOf(most) : -1;
   };
+  const dots = dimensions[index].names.map((_, group) => { const i = marks.findIndex(mark => mark[2] === group); return i < 0 ? null : shapes[i].cloneNode(); });
+  const reshape = (i, group) => { // the shape of a dot changes with its group
+    const [x, y] = marks[i], dot = dots[group].cloneNode();
+    if (dot.localName === 'circle') { dot.setAttribute('cx', x); dot.setAttribute('cy', y); }
+    else dot.setAttribute('d', dot.getAttribute('d').replace(/^[^m]+/, 'M' + x + ' ' + y));
+    shapes[i].replaceWith(dot);
+  };
+  const placeBadges = () => { // as in maps.py: on the mark nearest to the group's median, or above it if the group has few
+    findAll('.badge', svg).forEach(badge => {
+      const own = marks.filter(mark => mark[2] === Number(badge.dataset.group)), median = axis => {
+        const values = own.map(mark => mark[axis]).sort((a, b) => a - b), half = (values.length - 1) / 2;
+        return (values[Math.floor(half)] + values[Math.ceil(half)]) / 2;
+      };
+      badge.toggleAttribute('hidden', !own.length);
+      if (!own.length) return;
+      const x = median(0), y = median(1), distance = mark => Math.hypot(mark[0] - x, mark[1] - y);
+      const nearest = own.reduce((best, mark) => distance(mark) < distance(best) ? mark : best);
+      badge.dataset.x = nearest[0];
+      badge.dataset.y = nearest[1] - (own.length < 8 ? 17 : 0);
+      badge.setAttribute('transform', 'translate(' + badge.dataset.x + ' ' + badge.dataset.y + ')');
+    });
+  };
+  const regroup = groupOf => {
+    const hasSquares = find('.dense', svg);
+    marks.forEach((mark, i) => {
+      const group = groupOf(mark, i);
+      if (group === mark[2]) return;
+      mark[2] = group;
+      if (!hasSquares && dots[group]) reshape(i, group);
+    });
+  };
   const paint = () => categoryOf.forEach((category, i) => {
     shapes[i].setAttribute('class', 'c' + (dimensions[colourBy].colours[category] ?? 'none') + (category === isolated ? ' lit' : ''));
   });
@@ -238,6 +269,15 @@ const makeMap = (map, index) => {
   const colourSelect = find('.colour-by', map);
   if (colourSelect) colourSelect.addEventListener('change', () => { colourBy = Number(colourSelect.value); recolour(); });
   new ResizeObserver(() => { if (svg.clientWidth) fit(); }).observe(svg);
-  return { recolour, rename: (group, name) => { setLabel(find('.badge[data-group="' + group + '"]', svg), name); fit(); } };
+  return {
+    recolour,
+    mergeGroups: (from, into) => regroup(mark => mark[2] === from ? into : mark[2]),
+    moveRows: rows => { // a mark whose texts are all on the page has the group of most of them
+      const changed = new Set(rows.map(row => view.markOf[row]));
+      regroup((mark, i) => changed.has(i) && rowsAt(i).length === mark[3] ? mostFrequent(dimensions[index], rowsAt(i)) : mark[2]);
+      placeBadges();
+    },
+    rename: (group, name) => { setLabel(find('.badge[data-group="' + group + '"]', svg), name); fit(); },
+  };
 };
 const maps = findAll('.map').map(makeMap);

@@ -4,7 +4,7 @@ const setLabel = (badge, name) => {
   if (badge) find('.name', badge).textContent = name.length > NAME_CHARACTERS ? name.slice(0, NAME_CHARACTERS - 1).trimEnd() + '…' : name;
 };
 const placeNames = (svg, [left, top], scale) => {
-  const badges = findAll('.badge', svg).map(badge => ({
+  const badges = findAll('.badge:not([hidden])', svg).map(badge => ({
     label: find('.name', badge), x: (badge.dataset.x - left) * scale, y: (badge.dataset.y - top) * scale,
   }));
   const boxes = badges.map(({ x, y }) => [x - NUMBER_RADIUS, y - NUMBER_RADIUS, x + NUMBER_RADIUS, y + NUMBER_RADIUS]);

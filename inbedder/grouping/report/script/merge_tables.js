@@ -1,4 +1,4 @@
-// Cross tables and charts after two groups were merged: the numbers of CrossTable in crosstab.py
+// Cross tables and charts after groups were merged or texts moved: the numbers of CrossTable in crosstab.py
 const MAX_FALSE_DISCOVERY_RATE = 0.05;
 const logFactorials = [0];
 const logFactorial = n => {
@@ -60,32 +60,42 @@ const drawTable = (heatmap, table, strength) => {
   find('b', verdict).textContent = describeStrength(strength, table.differs.some(line => line.some(Boolean)));
   find('span', verdict).textContent = strength.toFixed(2);
 };
-const mergeInTables = (dimension, from, into) => tables.forEach((table, number) => {
-  const { rows, columns, counts } = table, heatmap = find('.heatmap[data-table="' + number + '"]');
-  if (rows !== dimension && columns !== dimension) return;
+const changeTables = (dimension, groups, change) => tables.forEach((table, number) => { // recount those that have the groups
+  if (table.rows !== dimension && table.columns !== dimension) return;
+  const heatmap = find('.heatmap[data-table="' + number + '"]');
+  change(table, heatmap);
+  drawTable(heatmap, table, retabulate(table));
+  findAll('.chart[data-table="' + number + '"]').forEach(chart => { if (groups.includes(Number(chart.dataset.row))) drawChart(chart, table); });
+});
+const mergeInTables = (dimension, from, into) => changeTables(dimension, [into], ({ rows, counts }, heatmap) => {
   if (rows === dimension) {
     counts[into] = counts[into].map((count, j) => count + counts[from][j]);
     counts[from] = counts[from].map(() => 0);
     heatmap.tBodies[0].rows[from].hidden = true;
+    findAll('.chart[data-table="' + heatmap.dataset.table + '"][data-row="' + from + '"]').forEach(chart => { chart.closest('li').hidden = true; });
   } else {
     counts.forEach(line => { line[into] += line[from]; line[from] = 0; });
     [...heatmap.rows].forEach(line => { line.cells[from + 1].hidden = true; });
   }
-  drawTable(heatmap, table, retabulate(table));
-  findAll('.chart[data-table="' + number + '"]').forEach(chart => mergeInChart(chart, table, from, into));
 });
-const mergeInChart = (chart, table, from, into) => { // the trend of a merged group is not tested, so its line goes
+const moveInTables = (dimension, moves, into) => changeTables(dimension, [into, ...moves.map(({ from }) => from)], ({ rows, columns, counts }) => {
+  const isRow = rows === dimension, { categoryOf } = dimensions[isRow ? columns : rows];
+  moves.forEach(({ row, from }) => {
+    const other = categoryOf[row];
+    if (other < 0) return;
+    if (isRow) { counts[from][other]--; counts[into][other]++; } else { counts[other][from]--; counts[other][into]++; }
+  });
+});
+const drawChart = (chart, table) => { // the trend of a changed group is not tested, so its line goes
   const row = Number(chart.dataset.row), item = chart.closest('li');
-  if (row === from) item.hidden = true;
-  if (row !== into) return;
   const shares = table.counts[row].map((count, j) => { const inPeriod = sum(table.counts.map(line => line[j])); return inPeriod ? count / inPeriod : null; });
   const largest = Math.max(1e-9, ...shares), step = 300 / shares.length;
   find('.area', chart).setAttribute('d', shares.map((share, j) => share === null ? '' : 'M' + j * step + ' 80V' + (80 - 76 * share / largest) + 'h' + step + 'V80z').join(''));
   find('.line', chart).setAttribute('d', '');
   find('.trend', item).className = 'trend unclear';
-  find('.trend', item).textContent = 'trend not tested after merging';
+  find('.trend', item).textContent = 'trend not tested after your changes';
   find('.axis span:nth-child(2)', item).textContent = 'up to ' + percent(largest);
-  chart.setAttribute('aria-label', 'Shares of the merged group, at most ' + percent(largest));
+  chart.setAttribute('aria-label', 'Shares of the changed group, at most ' + percent(largest));
 };
 const renameInTables = (dimension, number, name) => tables.forEach((table, i) => {
   const heatmap = find('.heatmap[data-table="' + i + '"]');
