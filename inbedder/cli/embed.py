@@ -186,7 +186,7 @@ def _write_distinct_answers(answers: Sequence[str], texts: Sequence[str], output
     """Write or print one row per distinct answer, ignoring case and blanks: its first spelling, its count and its first text."""
     rows: dict[str, dict[str, Any]] = {}
     for answer, text in zip(answers, texts, strict=True):
-        row = rows.setdefault("".join(answer.casefold().split()), {"answer": answer, "count": 0, "text": text})
+        row = rows.setdefault(" ".join(answer.casefold().split()), {"answer": answer, "count": 0, "text": text})
         row["count"] += 1
     records = sorted(rows.values(), key=lambda row: -row["count"])
     if output is None:
