@@ -117,7 +117,7 @@ def test_answer_prints_a_line_per_text_or_writes_a_table(folder, monkeypatch, ma
 
 def test_answer_counts_each_distinct_answer_and_shows_its_first_text(folder, monkeypatch, make_model, capsys):
     (folder / "t.txt").write_text("one\ntwo\nthree\nfour\nfive\n")
-    answers = ["late", "Good", "g ood", "", " good "]
+    answers = ["late", "Good", "  GOOD", "", " good "]
     monkeypatch.setattr("inbedder.embedder.InBedder.answer", lambda *_, **__: answers)
     arguments = ("answer", "t.txt", "-i", "What?", "--distinct", "--model", make_model("bert"))
     assert run(monkeypatch, *arguments) == 0
