@@ -107,7 +107,7 @@ def embed_stream(embedder: InBedder, texts: TextStream, instruction: str | None,
                 if isinstance(warning.message, TextCutWarning):
                     truncated_count += warning.message.count
                 else:
-                    warnings.warn(warning.message, stacklevel=2)
+                    warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
             writer.add(rows, strings, vectors)
             width = vectors.shape[1]
             bar.update(len(rows))
