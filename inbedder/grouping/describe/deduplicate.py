@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from inbedder.errors import format_names
 from inbedder.grouping.partition.partition import mark_left_out
 from inbedder.prompting.words import split_answer
 
@@ -105,7 +106,11 @@ def merge_duplicate_groups(
     if left_out is not None:
         rank[-1] = left_out = len(remaining)
     old_count = len(np.unique(fitting[fitting >= 0]))
-    note = f"{old_count} groups became {len(remaining)}: groups with the same answers were merged."
+    common_words = [_weigh_words(answers, np.isin(labels, groups)).most_common(1)[0][0] for groups in sets]
+    note = (
+        f"{old_count} groups became {len(remaining)}: groups with mostly the same answers ({format_names(common_words)}) were "
+        f"merged. Ask for {old_count} groups to keep them apart."
+    )
     return rank[merged], left_out, [note]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inbedder.arguments import check_integer
-from inbedder.errors import InputError, format_value
+from inbedder.errors import InputError, format_names, format_value
 from inbedder.grouping.grouped_texts import NO_INSTRUCTION, resolve_question
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ def apply_changes(grouping: Grouping, path: str | os.PathLike[str]) -> None:
 
     Args:
         grouping: The grouping that the report shows; it is changed in place. Save it only if no error is raised.
-        path: A file with "question", "move" (texts and the group of each), "merge" (sets of groups) and "rename" (new names by
-            group).
+        path: A file with "question", "groups" (their names as the page first showed them), "move" (texts and the group of each),
+            "merge" (sets of groups) and "rename" (new names by group).
 
     Raises:
-        InputError: If the file cannot be read, is of another question, or names groups that are not there.
+        InputError: If the file cannot be read, is of another question, or the groups have changed since the page was made.
         ModelError: If texts are moved and the model cannot be loaded.
     """
     content = _read_changes(path)
@@ -36,6 +36,11 @@ def apply_changes(grouping: Grouping, path: str | os.PathLike[str]) -> None:
     if content["question"] not in [resolve_question(question) for question in questions]:
         raise InputError(
             f"The changes are of {format_value(content['question'])}, but the groups are of {format_value(grouping.question)}."
+        )
+    if len(content["groups"]) != len(grouping.groups) or not all(map(_is_name, content["groups"], grouping.names)):
+        raise InputError(
+            f"The groups have changed since the page was made: it shows {format_names(content['groups'])}, but the groups are "
+            f"{format_names(grouping.names)}. Were these changes applied before? Correct on a new page, or use inbedder groups."
         )
     count = len(grouping.groups)
     moved_texts: dict[int, list[str]] = {}
@@ -58,6 +63,12 @@ def apply_changes(grouping: Grouping, path: str | os.PathLike[str]) -> None:
         positions = [number for number in positions if number not in numbers[1:]]
 
 
+def _is_name(shown_name: Any, name: str) -> bool:
+    """Return whether the page shows a name so; it clips a long one."""
+    line = " ".join(name.split())
+    return shown_name == line or (str(shown_name).endswith("…") and line.startswith(str(shown_name)[:-1]))
+
+
 def _read_changes(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read and check a file of changes."""
     try:
@@ -66,9 +77,7 @@ def _read_changes(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(
             f"{format_value(str(path))} cannot be read as changes ({' '.join(str(error).split())[:200]})."
         ) from error
-    if isinstance(content, dict):
-        content.setdefault("move", [])  # pages of earlier versions move no texts
-    kinds = {"question": str, "move": list, "merge": list, "rename": dict}
+    kinds = {"question": str, "groups": list, "move": list, "merge": list, "rename": dict}
     if not isinstance(content, dict) or any(not isinstance(content.get(name), kind) for name, kind in kinds.items()):
         raise InputError(f"{format_value(str(path))} holds no changes. Save them with the button of the page.")
     is_whole = (

@@ -30,7 +30,10 @@ def test_nine_groups_of_two_answers_are_two():
     assert find_duplicate_groups(answers, labels) == [[0, 1, 3, 4, 6, 7], [2, 5, 8]]
     merged, _, notes = merge_duplicate_groups(answers, labels, merge=True)
     assert np.bincount(merged).tolist() == [57, 24]
-    assert notes == ["9 groups became 2: groups with the same answers were merged."]
+    assert notes == [
+        "9 groups became 2: groups with mostly the same answers ('positive', 'negative') were merged. Ask for 9 groups to "
+        "keep them apart."
+    ]
     unmerged, _, notes = merge_duplicate_groups(answers, labels, merge=False)
     assert (unmerged == labels).all()
     assert [note.split(":")[0] for note in notes] == [

@@ -21,6 +21,7 @@ from tests.grouping.report.test_page_in_a_browser import press, texts_of
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+NAMES = ["word0, more0", "word1, more1", "word2, more2"]
 DOT_OF_ROW = "JSON.parse(document.getElementById('data').textContent).views[0].markOf[{}]"
 """Script that finds the dot of a row on the first map."""
 
@@ -42,7 +43,7 @@ def test_groups_are_renamed_and_merged_and_the_changes_saved(page: Page, errors:
         page.click("#question-1 .save-changes")
     download.value.save_as(tmp_path / "changes.json")
     changes = json.loads((tmp_path / "changes.json").read_text())
-    assert changes == {"question": "What is it?", "move": [], "merge": [[1, 3]], "rename": {"3": "word2, more2"}}
+    assert changes == {"question": "What is it?", "groups": NAMES, "move": [], "merge": [[1, 3]], "rename": {"3": "word2, more2"}}
     assert errors == []
 
 
@@ -171,7 +172,7 @@ def test_the_texts_of_an_area_are_moved_and_saved(page: Page, errors: list[str],
         "9 texts moved. The trends of changed groups over time are not tested anew."
     ]
     moves = [{"text": f"text {row}", "to": 2} for row in range(12) if TOPIC[row] != 1]
-    changes = {"question": "What is it?", "move": moves, "merge": [], "rename": {}}
+    changes = {"question": "What is it?", "groups": NAMES, "move": moves, "merge": [], "rename": {}}
     assert save_changes(page, ".save-moves", tmp_path) == changes
     assert errors == []
 
@@ -185,6 +186,7 @@ def test_a_text_moved_back_or_merged_into_its_group_is_not_saved(page: Page, err
     assert texts_of(page, "#question-1 .changes span")[0].startswith("1 group merged, 1 text moved.")
     assert save_changes(page, "#question-1 .save-changes", tmp_path) == {
         "question": "What is it?",
+        "groups": NAMES,
         "move": [{"text": "text 6", "to": 1}],
         "merge": [[1, 3]],
         "rename": {"1": "word0, more0"},

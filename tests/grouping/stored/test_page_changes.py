@@ -23,9 +23,10 @@ def grouping(make_model):
 def write(tmp_path):
     """Return a function that writes changes."""
 
-    def write(merge=(), rename=None, question="What is the topic of the text?", **moves):
+    def write(merge=(), rename=None, question="What is the topic of the text?", groups="abcdef", move=()):
         path = tmp_path / "changes.json"
-        path.write_text(json.dumps({"question": question, "merge": list(merge), "rename": rename or {}} | moves))
+        content = {"question": question, "groups": list(groups), "move": list(move), "merge": list(merge), "rename": rename or {}}
+        path.write_text(json.dumps(content))
         return path
 
     return write
@@ -44,7 +45,7 @@ def test_moved_texts_are_in_their_groups_before_these_are_merged(make_model, wri
     before = grouping.assign(texts).labels
     first, second, third = (texts[np.flatnonzero(before == number)[0]] for number in (0, 1, 3))
     moves = [{"text": first, "to": 3}, {"text": second, "to": 4}, {"text": third, "to": 3}]
-    apply_changes(grouping, write([[3, 1]], {"4": "x", "1": "y"}, "What?", move=moves))
+    apply_changes(grouping, write([[3, 1]], {"4": "x", "1": "y"}, "What?", "abcd", moves))
     assert grouping.names == ["y", "b", "x"]
     assert [grouping.names[label] for label in grouping.assign([first, second, third]).labels] == ["y", "x", "y"]
     assert sum(group.size for group in grouping.groups) == len(texts)
@@ -66,12 +67,28 @@ def test_moved_texts_are_in_their_groups_before_these_are_merged(make_model, wri
         ({"move": [{"text": 3, "to": 1}]}, "damaged changes"),
         ({"move": [{"text": "a"}]}, "damaged changes"),
         ({"move": ["a"]}, "damaged changes"),
-        ({"move": {"a": 1}}, "holds no changes"),
+        ({"merge": {"a": 1}}, "damaged changes"),
+        ({"groups": "abcde"}, "changed since the page was made: it shows 'a', .*, 'e', but the groups are 'a', .*, 'f'"),
+        ({"groups": "abcdeg"}, "Were these changes applied before"),
+        ({"groups": [1, 2, 3, 4, 5, 6]}, "changed since"),
     ],
 )
 def test_changes_that_do_not_fit_are_refused(grouping, write, changes, message):
     with pytest.raises(InputError, match=message):
         apply_changes(grouping, write(**changes))
+
+
+def test_changes_are_applied_once(grouping, write):
+    path = write([[1, 2]], {"3": "y"})
+    apply_changes(grouping, path)
+    with pytest.raises(InputError, match="applied before"):
+        apply_changes(grouping, path)
+
+
+def test_a_long_name_fits_as_the_page_clips_it(grouping, write):
+    grouping.rename({0: "long " * 30})
+    apply_changes(grouping, write(rename={"2": "z"}, groups=["long " * 15 + "long…", *"bcdef"]))
+    assert grouping.names[1] == "z"
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"question": "a", "merge": {}, "rename": []}', "[" * 100_000])

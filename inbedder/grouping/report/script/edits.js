@@ -4,6 +4,7 @@ const groupEdits = findAll('.cards').map((cards, view) => {
   const names = dimensions[view].names, panel = panels[view], bar = find('.changes', panel), articles = findAll('article', cards);
   const legend = findAll('.legend li:not(.branch)', panel);
   const mergedInto = names.map((_, i) => i), newNames = {}, { categoryOf } = dimensions[view], categoriesAtFirst = [...categoryOf];
+  const namesAtFirst = names.filter((_, i) => dimensions[view].colours[i] !== 'none');
   const { sizes, answers, second } = views[view], share = i => sizes[i] / data.total;
   const isGroup = i => mergedInto[i] === i && dimensions[view].colours[i] !== 'none';
   const answerOf = row => answers[row] || '(no answer)';
@@ -172,6 +173,7 @@ const groupEdits = findAll('.cards').map((cards, view) => {
     const membersOf = into => mergedInto.flatMap((to, i) => to === into ? [i + 1] : []), merged = names.map((_, into) => into).filter(into => membersOf(into).length > 1);
     const content = {
       question: views[view].question,
+      groups: namesAtFirst,
       move: movedRows().map(row => ({ text: texts[row], to: categoryOf[row] + 1 })),
       merge: merged.map(membersOf),
       rename: Object.fromEntries([...Object.keys(newNames), ...merged].map(i => [Number(i) + 1, names[i]])), // a merged group keeps the name it has here
