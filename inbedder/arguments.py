@@ -172,6 +172,16 @@ def check_list(name: str, values: Any) -> list[Any]:
     return list(values)
 
 
+def reject_pairs(texts: list[Any]) -> list[Any]:
+    """Return the texts unchanged; if the first is a pair [instruction, text], as INSTRUCTOR takes, name the call for pairs."""
+    if texts and isinstance(texts[0], (list, tuple)) and [type(value) for value in texts[0]] == [str, str]:
+        raise InputError(
+            f"texts: entry 0 is a pair, {format_value(texts[0])}. Pass texts and instructions as two arguments: "
+            "model.encode([text for _, text in pairs], [instruction for instruction, _ in pairs])."
+        )
+    return texts
+
+
 def has_columns(values: Any) -> bool:
     """Return whether a value holds several columns: a mapping, or a table of pandas, polars or Arrow."""
     return isinstance(values, Mapping) or hasattr(values, "columns") or hasattr(values, "column_names")

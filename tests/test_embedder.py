@@ -158,6 +158,16 @@ def test_an_entry_that_is_not_a_text_is_reported(model, bad):
         model.encode(["fine", bad], "What?")
 
 
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_pairs_of_instructor_are_answered_with_the_call_to_type(model, kind):
+    pairs = [kind(["What is it?", "a"]), kind(["Why?", "b"])]
+    with pytest.raises(InputError, match=r"texts: entry 0 is a pair, .'What is it\?', 'a'.\. Pass") as error:
+        model.encode(pairs)
+    call = str(error.value).partition("two arguments: ")[2].removesuffix(".")
+    vectors = eval(call, {"model": model, "pairs": pairs})
+    assert np.array_equal(vectors, model.encode(["a", "b"], ["What is it?", "Why?"]))
+
+
 @pytest.mark.parametrize("bad", [None, b"bytes", {"a": 1}])
 def test_texts_must_be_a_list_of_strings(model, bad):
     with pytest.raises(InputError, match=r"texts (must be a list|is a dict)"):

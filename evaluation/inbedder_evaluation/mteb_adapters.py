@@ -17,6 +17,7 @@ try:
     from mteb.models import ModelMeta
     from mteb.models.abs_encoder import AbsEncoder, PromptSource
     from mteb.models.model_meta import ScoringFunction
+    from mteb.types import PromptType
 except ImportError as error:
     raise MissingExtraError("mteb", "mteb", "inbedder-evaluation") from error
 
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
 
     from inbedder.vectors.vectors import Vectors
 
-__all__ = ["AbsEncoder", "FunctionEncoder", "describe", "list_texts", "load_mteb_model", "make_loader", "make_metadata"]
+__all__ = [
+    "AbsEncoder",
+    "FunctionEncoder",
+    "PromptType",
+    "describe",
+    "list_texts",
+    "load_mteb_model",
+    "make_loader",
+    "make_metadata",
+]
 
 
 class FunctionEncoder(AbsEncoder):

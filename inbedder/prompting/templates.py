@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from inbedder.arguments import check_list
+from inbedder.arguments import check_list, reject_pairs
 from inbedder.errors import InputError, TemplateError
 from inbedder.runtime.package_data import find_data_folder
 
@@ -270,7 +270,7 @@ def check_texts(texts: Any, instruction: Any) -> tuple[list[str], list[str]]:
     Raises:
         InputError: If an entry is not a string, or the lists differ in length.
     """
-    rows = [texts] if isinstance(texts, str) else check_strings("texts", texts)
+    rows = [texts] if isinstance(texts, str) else check_strings("texts", reject_pairs(check_list("texts", texts)))
     if instruction is None or isinstance(instruction, str):
         return rows, [resolve_instruction(instruction)] * len(rows)
     instructions = check_strings("instructions", instruction)

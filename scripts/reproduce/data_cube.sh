@@ -1,3 +1,4 @@
 #!/usr/bin/env bash
 # Reproduce the tables and figures that data_cube.yaml lists; --dry-run prints the commands.
-exec python "$(dirname "$0")/run_paper.py" data_cube "$@"
+. "$(dirname "$0")/find_python.sh"
+exec "$python" "$(dirname "$0")/run_paper.py" data_cube "$@"

@@ -7,7 +7,7 @@
 ``PAPER.yaml`` lists every table, figure and method of a paper: its ``state``, the ``steps`` that reproduce it, and a ``note``.
 docs/papers.md shows the same lists and explains the states. A step is a ``command`` with placeholders:
 
-- ``{out}`` and ``{data}``: the folders given as --out and --data
+- ``{out}`` and ``{data}``: the folders given as --out and --data, relative to the current folder; steps run in the repository
 - the keys of the step's ``for``, which runs the command once per value; ``{key_name}`` is the value after its last slash
 
 A training that has left its result (``makes``) is skipped, and results files resume, so a rerun continues after a crash. A failed
@@ -17,26 +17,43 @@ step does not stop the others; the failures are listed at the end.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import re
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
+INSTALL = "pip install '.[mini]' ./finetune './evaluation[mteb]'"
+"""What installs all packages of the steps, in the repository."""
 
-from inbedder_finetune.recipe import read_settings
+try:
+    import yaml
+
+    from inbedder_finetune.recipe import read_settings
+except ImportError as error:
+    sys.exit(f"error: {sys.executable} has no {error.name}. Run in the repository: {INSTALL}")
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).parent
 STATES = ("run here", "ready", "partly ready", "elsewhere", "not possible")
 LAUNCHER = "accelerate launch --config_file finetune/inbedder_finetune/fsdp.yaml -m "
 """What a command begins with that trains on several GPUs."""
+PACKAGES = {
+    "accelerate": "accelerate",
+    "--baseline": "mteb",
+    "--hub": "datasets",
+    "inbedder evaluate": "inbedder_evaluation",
+    "inbedder_evaluation.mteb": "mteb",
+    "inbedder_evaluation.sweeps": "matplotlib",
+    "inbedder_evaluation": "inbedder_evaluation",
+}
+"""The package that a command with these words imports."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +171,10 @@ def describe_step(step: Step, folders: Mapping[str, str]) -> list[str]:
         "fills": step.fills,
         "needs": step.needs,
     }
-    return [f"  $ {_fill(step.command, folders)}", *(f"      {key}: {value}" for key, value in details.items() if value)]
+    return [
+        f"  $ {_fill(step.command, quote_folders(folders))}",
+        *(f"      {key}: {value}" for key, value in details.items() if value),
+    ]
 
 
 def describe_part(part: Part, folders: Mapping[str, str]) -> list[str]:
@@ -195,6 +215,17 @@ def make_argv(command: str) -> list[str]:
     return [sys.executable, *modules[program], *words]
 
 
+def find_missing_packages(steps: Iterable[Step]) -> list[str]:
+    """Find the packages that steps import and this Python lacks."""
+    packages = {package for step in steps for words, package in PACKAGES.items() if words in step.command}
+    return sorted(package for package in packages if importlib.util.find_spec(package) is None)
+
+
+def quote_folders(folders: Mapping[str, str]) -> dict[str, str]:
+    """Quote folders for a command line."""
+    return {key: shlex.quote(folder) for key, folder in folders.items()}
+
+
 def run_step(step: Step, folders: Mapping[str, str]) -> str:
     """Run a step, unless what it makes exists.
 
@@ -205,7 +236,7 @@ def run_step(step: Step, folders: Mapping[str, str]) -> str:
     Returns:
         Why it failed; "" if it is done.
     """
-    command = _fill(step.command, folders)
+    command = _fill(step.command, quote_folders(folders))
     if step.makes and Path(ROOT, _fill(step.makes, folders)).exists():
         print(f"done before: {command}")
         return ""
@@ -223,7 +254,7 @@ def main() -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the steps without running them")
     parser.add_argument("--only", action="append", default=[], help="run only this part, such as 'Table 1'; may repeat")
     parser.add_argument("--data", help="folder of the data sets that cannot be downloaded (evaluation/README.md)")
-    parser.add_argument("--out", help="output folder; default: runs/reproduce/PAPER")
+    parser.add_argument("--out", help="output folder; default: runs/reproduce/PAPER in the repository")
     options = parser.parse_args()
     paper = read_paper(options.paper)
     names = {part.part.lower() for part in paper.parts}
@@ -231,13 +262,20 @@ def main() -> None:
         parser.error(f"no part {unknown[0]!r}. Choose from: {', '.join(part.part for part in paper.parts)}.")
     selected_names = {name.lower() for name in options.only} or names
     parts = [part for part in paper.parts if part.part.lower() in selected_names]
-    folders = {"out": options.out or f"runs/reproduce/{options.paper}"}
-    folders |= {"data": options.data} if options.data else {}
+    folders = {"out": str(Path(options.out).absolute()) if options.out else f"runs/reproduce/{options.paper}"}
+    folders |= {"data": str(Path(options.data).absolute())} if options.data else {}
     if options.dry_run:
         print("\n\n".join("\n".join(describe_part(part, folders)) for part in parts))
         return
-    Path(ROOT, folders["out"]).mkdir(parents=True, exist_ok=True)
     steps = {step: part.part for part in parts for step in part.steps}
+    if options.data and not Path(options.data).is_dir():
+        sys.exit(f"error: --data {options.data} is not a folder.")
+    if missing := find_missing_packages(steps):
+        sys.exit(f"error: {sys.executable} has no {', '.join(missing)}. Run in the repository: {INSTALL}")
+    try:
+        Path(ROOT, folders["out"]).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"error: --out {folders['out']} cannot be a folder ({error.strerror}).")
     failures = [f"{name}: {failure}" for step, name in steps.items() if (failure := run_step(step, folders))]
     if failures:
         sys.exit(
@@ -248,4 +286,7 @@ def main() -> None:
 if __name__ == "__main__":
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # stops quietly when ``head`` has read enough
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("error: interrupted. Rerun to continue; finished steps are skipped.")

@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from mteb.models.abs_encoder import AbsEncoder
-from mteb.types import PromptType
 
 from inbedder.cli.model_options import with_model_options
 from inbedder.errors import InbedderError, InputError
@@ -32,7 +30,7 @@ from inbedder_evaluation.embedders import Embedder, make_embedders
 from inbedder_evaluation.mteb.instructions import NO_INSTRUCTION, WORDINGS, InstructedSet, select_sets
 from inbedder_evaluation.mteb.results import save_cells_as_mteb
 from inbedder_evaluation.mteb.table import make_suite_table, make_wording_table
-from inbedder_evaluation.mteb_adapters import describe, list_texts, load_mteb_model
+from inbedder_evaluation.mteb_adapters import AbsEncoder, PromptType, describe, list_texts, load_mteb_model
 from inbedder_evaluation.results import Cell, format_aligned, load_cells, save_cells
 from inbedder_evaluation.runner import describe_run
 from inbedder_evaluation.tasks.task import TaskInfo, fingerprint
