@@ -42,13 +42,21 @@ class LabelledRows:
     """Number of further rows whose label is none of the categories."""
     left_out_count: int = 0
     """Number of these that were found to be in none of the categories, or whose category is not sure."""
+    categorized_count: int = 0
+    """Number of the rows with a known category that got a category: not "none of these" or "not sure"."""
+
+    @property
+    def categorized_accuracy(self) -> float:
+        """Share of the rows that got a category whose category was found, 0 to 1; NaN without such rows."""
+        return self.accuracy * self.count / self.categorized_count if self.categorized_count else float("nan")
 
     @classmethod
     def of(cls, known_labels: Labels, labels: Labels, category_count: int) -> LabelledRows:
         """Compare labels with known ones, which are -1 where unknown, and ``category_count`` where no category is right."""
         is_known, is_other = (known_labels >= 0) & (known_labels < category_count), known_labels == category_count
         accuracy = float((labels[is_known] == known_labels[is_known]).mean()) if is_known.any() else float("nan")
-        return cls(int(is_known.sum()), accuracy, int(is_other.sum()), int((labels[is_other] < 0).sum()))
+        left_out_count, categorized_count = int((labels[is_other] < 0).sum()), int((labels[is_known] >= 0).sum())
+        return cls(int(is_known.sum()), accuracy, int(is_other.sum()), left_out_count, categorized_count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +109,19 @@ class Classification:
     @property
     def names(self) -> list[str]:
         """Name of the category of each text, n strings; "none of these" for a text in none, or "not sure"."""
-        labels = enumerate(self.labels.tolist())
-        return [self.categories[label].name if label >= 0 else self._name_left_out(row) for row, label in labels]
+        return [self.outcome_names[outcome] for outcome in self.outcomes.tolist()]
 
-    def _name_left_out(self, row: int) -> str:
-        """Name why a text has no category."""
-        return LEFT_OUT if self.min_score is not None and self.scores[row].max() < self.min_score else NOT_SURE
+    @property
+    def outcome_names(self) -> list[str]:
+        """Names of the outcomes: of the k categories, then "none of these" and "not sure"."""
+        return [*(category.name for category in self.categories), LEFT_OUT, NOT_SURE]
+
+    @cached_property
+    def outcomes(self) -> Labels:
+        """Outcome of each text, int64, shape (n,): its category, k for "none of these", k+1 for "not sure"."""
+        count = len(self.categories)
+        is_none = np.zeros(len(self.texts), dtype=bool) if self.min_score is None else self.scores.max(axis=1) < self.min_score
+        return np.where(self.labels >= 0, self.labels, np.where(is_none, count, count + 1))
 
     def count_texts(self) -> dict[str, int]:
         """Count the texts of each category, in the order of the categories.
@@ -114,21 +129,23 @@ class Classification:
         Returns:
             Counts by name; those of "none of these" and "not sure" are the last if a minimum allows them.
         """
-        counts = {category.name: int((self.labels == number).sum()) for number, category in enumerate(self.categories)}
-        left_out = self._list_left_out()
-        limits = {LEFT_OUT: self.min_score, NOT_SURE: self.min_lead}
-        return counts | {name: left_out.count(name) for name, limit in limits.items() if limit is not None}
+        counts = np.bincount(self.outcomes, minlength=len(self.outcome_names)).tolist()
+        missing = {name for name, limit in {LEFT_OUT: self.min_score, NOT_SURE: self.min_lead}.items() if limit is None}
+        return {name: count for name, count in zip(self.outcome_names, counts, strict=True) if name not in missing}
 
     def describe_left_out(self) -> str:
         """Describe how many texts are in no category, and how far to trust their number; empty if every text is in one."""
         if self.min_score is None:
             return ""
-        count = format_count(self._list_left_out().count(LEFT_OUT), "text")
+        count = format_count(int((self.outcomes == len(self.categories)).sum()), "text")
         return f"{LEFT_OUT!r}: {count} of {len(self.texts):,} whose best score is below {self.min_score:.2f}. {LEFT_OUT_CAVEAT}"
 
-    def _list_left_out(self) -> list[str]:
-        """List why each text without a category has none."""
-        return [self._name_left_out(row) for row in np.flatnonzero(self.labels < 0).tolist()]
+    def describe_unsure(self) -> str:
+        """Describe how many texts have a category that is not sure; empty if that of every text is sure."""
+        if self.min_lead is None:
+            return ""
+        count = format_count(int((self.outcomes > len(self.categories)).sum()), "text")
+        return f"{NOT_SURE!r}: {count} of {len(self.texts):,} whose best score leads by less than {self.min_lead:.3f}."
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
         """Return one table row per text.
@@ -137,8 +154,9 @@ class Classification:
             top: Number of categories per text.
 
         Returns:
-            n rows of category, score and probability; with ``top`` above 1 also category_2, score_2, ... of the next best. A text
-            without a category has "none of these" or "not sure", and its best category follows as the second.
+            n rows of category, score and probability; with ``top`` above 1 also category_2, score_2, ... of the next best. The
+            category of a text without one is "none of these" or "not sure", its score the best one. If a minimum allows these,
+            category_1, score_1 and probability_1 are the best category of each text.
 
         Raises:
             InputError: If ``top`` is not from 1 to the number of categories.
@@ -148,22 +166,21 @@ class Classification:
         return [self._make_row(row, best) for row, best in enumerate(order)]
 
     def _make_row(self, row: int, best: list[int]) -> dict[str, Any]:
-        entries: list[tuple[str, float, float | None]] = [
-            (
-                self.categories[number].name,
-                round(float(self.scores[row, number]), 4),
-                round(float(self.probabilities[row, number]), 4),
-            )
-            for number in best
-        ]
+        ranking = [self._make_entry(row, number) for number in best]
+        result = dict(ranking[0])
         if self.labels[row] < 0:
-            entries = [(self._name_left_out(row), entries[0][1], None), *entries][: len(best)]
-        columns = ("category", "score", "probability")
-        return {
-            f"{column}_{place}" if place > 1 else column: value
-            for place, entry in enumerate(entries, 1)
-            for column, value in zip(columns, entry, strict=True)
-        }
+            result |= {"category": self.outcome_names[self.outcomes[row]], "probability": None}
+        first = 1 if self.min_score is None and self.min_lead is None else 0
+        if len(best) > 1:
+            for place, entry in enumerate(ranking[first:], first + 1):
+                result |= {f"{column}_{place}": value for column, value in entry.items()}
+        return result
+
+    def _make_entry(self, row: int, number: int) -> dict[str, Any]:
+        """Make the columns of a category of a text."""
+        values = self.scores[row, number], self.probabilities[row, number]
+        score, probability = (round(float(value), 4) for value in values)
+        return {"category": self.categories[number].name, "score": score, "probability": probability}
 
     def to_frame(self, top: int = 1) -> pd.DataFrame:
         """Return the texts and rows as a data frame.

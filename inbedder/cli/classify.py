@@ -26,7 +26,7 @@ from inbedder.cli.shared_options import (
 
 if TYPE_CHECKING:
     from inbedder.classification.categories import Category
-    from inbedder.classification.category_result import Classification
+    from inbedder.classification.category_result import Classification, LabelledRows
 
 Into = Annotated[
     list[str],
@@ -158,10 +158,9 @@ def _print_categories(result: Classification) -> None:
     if result.min_score is not None:
         print_message(f"  {result.describe_left_out()}")
     if result.min_lead is not None:
-        print_message(f"  The category of a text is not sure if its best score leads by less than {result.min_lead:.3f}.")
+        print_message(f"  {result.describe_unsure()}")
     if result.agreement is not None and result.agreement.count:
-        count, accuracy = result.agreement.count, result.agreement.accuracy
-        print_message(f"  {accuracy:.0%} of {count} labelled texts are in their known category.")
+        print_message(f"  {_describe_accuracy(result.agreement)}")
     if result.agreement is not None and result.agreement.other_count:
         count, left_out = result.agreement.other_count, result.agreement.left_out_count
         outcome = f"{left_out} of them got no category" if left_out or result.min_score is not None else "allow it with --other"
@@ -170,3 +169,15 @@ def _print_categories(result: Classification) -> None:
         print_message(
             "  The probabilities are not calibrated. Give 20 or more known categories (--label-column) to calibrate them."
         )
+
+
+def _describe_accuracy(agreement: LabelledRows) -> str:
+    """Describe the accuracy on all labelled rows, and on those that got a category."""
+    sentence = f"{agreement.accuracy:.0%} of {agreement.count} labelled texts are in their known category"
+    count = agreement.categorized_count
+    if count == agreement.count:
+        return f"{sentence}."
+    if not count:
+        return f"{sentence}: none of them got a category."
+    outcome = f"{agreement.categorized_accuracy:.0%} of the {count} that got a category"
+    return f"{sentence}: {outcome}; {agreement.count - count} got none."

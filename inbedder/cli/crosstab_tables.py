@@ -14,9 +14,9 @@ from inbedder.cli.shared_options import CONTROL_ESCAPES, print_message, print_re
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
-    from inbedder.grouping.clustering import ClusterResult
     from inbedder.grouping.compare.crosstab import CrossTable
     from inbedder.grouping.compare.timelines import Timeline
+    from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.io.tables import Table
 
 TIME = "Time"
@@ -65,7 +65,7 @@ class CrossTabulation:
             self.days = list(parse_dates(table.column(over), date_format))
             self.every = make_calendar(self.days, every).every
 
-    def compute(self, results: Sequence[ClusterResult]) -> None:
+    def compute(self, results: Sequence[GroupedTexts]) -> None:
         """Make the cross tables and timelines of groupings.
 
         Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from inbedder.grouping.names.naming import deduplicate_names
 from inbedder.grouping.partition.between import find_second_groups
 from inbedder.grouping.partition.group_distances import measure_fit
 from inbedder.grouping.partition.group_shares import measure_group_shares
-from inbedder.grouping.partition.partition import mark_left_out
 from inbedder.prompting.templates import resolve_instruction
 
 if TYPE_CHECKING:
@@ -64,6 +63,8 @@ class Split:
 class GroupedTexts:
     """A corpus in groups, as data. Two instances are equal if all their fields are."""
 
+    unit: ClassVar[str] = "group"
+    """What the page calls a group."""
     instruction: str
     """The question; of several wordings, the answered one, whose vectors are closest to the mean."""
     texts: list[str]
@@ -123,6 +124,16 @@ class GroupedTexts:
         groups = ", ".join(f"{name!r}: {size}" for name, size in zip(self.names, self.sizes, strict=True))
         return f"{type(self).__name__}({self.instruction!r}, {len(self.texts)} texts, {{{groups}}})"
 
+    def is_group(self, number: int) -> bool:
+        """Return whether the texts of a number belong together: not those that fit no group."""
+        return number != self.left_out
+
+    @property
+    def group_labels(self) -> Labels:
+        """Group of each text, int64, shape (n,); -1 for a text that fits none."""
+        is_group = np.array([self.is_group(number) for number in range(len(self.keywords))])
+        return np.where(is_group[self.labels], self.labels, -1)
+
     @property
     def sizes(self) -> list[int]:
         """Number of texts in each group."""
@@ -152,7 +163,7 @@ def make_group_columns(results: Sequence[GroupedTexts], top: int = 1) -> dict[st
     """
     columns: dict[str, list[Any]] = {}
     for result, suffix in zip(results, make_column_suffixes(results), strict=True):
-        fitting = mark_left_out(result.labels, result.left_out)
+        fitting = result.group_labels
         labels, names = fitting.tolist(), result.names
         columns[f"group{suffix}"] = [label + 1 if label >= 0 else None for label in labels]
         columns[f"group_name{suffix}"] = [names[label] for label in result.labels.tolist()]

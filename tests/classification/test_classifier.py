@@ -4,8 +4,10 @@ import pytest
 
 from inbedder import InBedder, classify
 from inbedder.classification.category_groups import make_category_groups
+from inbedder.classification.category_result import LabelledRows
 from inbedder.classification.classifier import add_examples
 from inbedder.errors import InputError
+from inbedder.grouping.report.page import save_report
 from inbedder.vectors.vectors import normalize_vectors
 from tests.conftest import TEXTS
 
@@ -49,7 +51,7 @@ def test_texts_below_the_minimum_score_are_none_of_these(model):
     assert result.count_texts() == {**dict.fromkeys(NAMES, 0), "none of these": len(TEXTS)}
     assert result.describe_left_out().startswith(f"'none of these': {len(TEXTS)} texts of {len(TEXTS)} whose best score is below")
     row = result.rows(top=2)[0]
-    assert (row["category"], row["probability"], row["category_2"]) == ("none of these", None, NAMES[result.scores[0].argmax()])
+    assert (row["category"], row["probability"], row["category_1"]) == ("none of these", None, NAMES[result.scores[0].argmax()])
     auto = classify(TEXTS, QUESTION, NAMES, model=model, min_score="auto")
     assert auto.min_score == pytest.approx(np.quantile(np.sort(auto.scores, axis=1)[:, -2], 0.25))
 
@@ -102,10 +104,11 @@ def test_categories_become_groups_for_the_report(model, tmp_path):
     result = classify(TEXTS, QUESTION, NAMES, model=model, min_score=float(np.median(best_scores)))
     groups = make_category_groups(result, model)
     assert "none of these" in result.names
+    assert not groups.is_group(groups.names.index("none of these"))
     assert [groups.names[label] for label in groups.labels] == result.names
     assert groups.notes == [result.describe_left_out()]
     assert groups.answers == model.answer(TEXTS, QUESTION)
-    groups.save_html(tmp_path / "page.html")
+    save_report([groups], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert all(name in page for name in groups.names)
 
@@ -132,3 +135,60 @@ def test_none_of_these_and_not_sure_are_told_apart(model):
     assert [row["category"] for row in result.rows()] == result.names
     auto = classify(TEXTS, QUESTION, NAMES, model=model, min_lead="auto")
     assert auto.min_lead == pytest.approx(np.quantile(leads, 0.25))
+
+
+@pytest.fixture(scope="module")
+def mixed_result(model):
+    """Texts in categories, in none of them, and with a category that is not sure."""
+    scores = np.sort(classify(TEXTS, QUESTION, NAMES, model=model).scores, axis=1)
+    limits = {"min_score": float(np.median(scores[:, -1])), "min_lead": float(np.median(scores[:, -1] - scores[:, -2]))}
+    result = classify(TEXTS, QUESTION, NAMES, model=model, **limits)
+    assert {"none of these", "not sure"} < set(result.names)
+    return result
+
+
+def test_the_page_has_the_outcomes_of_the_table(model, mixed_result, tmp_path):
+    groups = make_category_groups(mixed_result, model)
+    assert [groups.names[label] for label in groups.labels] == mixed_result.names
+    assert groups.names[-2:] == ["none of these", "not sure"]
+    counts = {name: count for name, count in mixed_result.count_texts().items() if count}
+    assert dict(zip(groups.names, groups.sizes, strict=True)) == counts
+    assert groups.notes == [mixed_result.describe_left_out(), mixed_result.describe_unsure()]
+    assert groups.notes[1].startswith(f"'not sure': {counts['not sure']} text")
+    without_category = [name in ("none of these", "not sure") for name in mixed_result.names]
+    assert (groups.group_labels < 0).tolist() == without_category
+    save_report([groups], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert page.count('<article class="card cnone">') == 2
+
+
+def test_the_page_says_categories(model, tmp_path):
+    groups = make_category_groups(classify(TEXTS, QUESTION, NAMES, model=model, min_lead="auto"), model)
+    object.__setattr__(groups, "mixed", [True] * len(groups.names))
+    save_report([groups], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    count = len(groups.names) - 1
+    assert f'data-unit="category">{count} {"category" if count == 1 else "categories"}</span>' in page
+    assert "marks loose categories: their answers differ. Read" in page
+    assert "resampled" not in page
+    assert "Groups are clusters" not in page
+    assert "The categories were given; a text is in the one whose vector is nearest to that of its answer." in page
+
+
+def test_the_two_best_categories_of_each_text_are_listed(mixed_result):
+    order = np.argsort(-mixed_result.scores, axis=1)
+    for number, row in enumerate(mixed_result.rows(top=2)):
+        first, second = order[number, :2]
+        assert (row["category_1"], row["category_2"]) == (NAMES[first], NAMES[second])
+        expected = mixed_result.scores[number, [first, second]]
+        assert [row["score_1"], row["score_2"]] == pytest.approx(expected, abs=1e-4)
+        assert row["score"] == row["score_1"]
+        assert (row["probability"] is None) == (row["category"] in ("none of these", "not sure"))
+    assert list(mixed_result.rows()[0]) == ["category", "score", "probability"]
+
+
+def test_the_accuracy_tells_missing_categories_from_wrong_ones():
+    agreement = LabelledRows.of(np.array([0, 0, 1, 1, -1, 2]), np.array([0, 1, -1, 1, 0, -1]), 2)
+    assert (agreement.count, agreement.accuracy, agreement.categorized_count) == (4, 0.5, 3)
+    assert agreement.categorized_accuracy == pytest.approx(2 / 3)
+    assert np.isnan(LabelledRows.of(np.array([0]), np.array([-1]), 2).categorized_accuracy)

@@ -4,6 +4,8 @@ import pytest
 
 from inbedder import InBedder, classify
 from inbedder.classification.categories import Category
+from inbedder.classification.category_result import LabelledRows
+from inbedder.cli.classify import _describe_accuracy
 from tests.cli.test_cli import run
 
 REVIEWS = "id,review,kind\n1,I love cats,pets\n2,The box was crushed,\n3,How do I top up my account?,money\n4,I love dogs,pets\n"
@@ -93,3 +95,18 @@ def test_a_label_that_is_no_category_counts_as_none_of_these(classify_reviews, c
 def test_missing_files_columns_and_unknown_labels_are_errors(classify_reviews, capsys, options, message):
     assert classify_reviews(*options) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("agreement", "sentence"),
+    [
+        (LabelledRows(4, 0.5, categorized_count=4), "50% of 4 labelled texts are in their known category."),
+        (
+            LabelledRows(4, 0.5, categorized_count=2),
+            "50% of 4 labelled texts are in their known category: 100% of the 2 that got a category; 2 got none.",
+        ),
+        (LabelledRows(4, 0.0), "0% of 4 labelled texts are in their known category: none of them got a category."),
+    ],
+)
+def test_texts_without_a_category_are_told_from_wrong_ones(agreement, sentence):
+    assert _describe_accuracy(agreement) == sentence

@@ -17,6 +17,9 @@ LOOSE_NOTE = (
     "Read some of their texts before you rely on them."
 )
 """What loose groups are, in the words of the page and the terminal."""
+LOOSE_CATEGORY_NOTE = (
+    f"{LOOSE_MARK} marks loose categories: their answers differ. Read some of their texts before you rely on them."
+)
 
 
 def is_mixed(group: GroupContents) -> bool:
@@ -32,6 +35,11 @@ def is_mixed(group: GroupContents) -> bool:
     return group.has_answers and not group.has_fitting_keywords and not group.common_words
 
 
+def describe_loose_mark(result: GroupedTexts) -> str:
+    """Describe what the mark of loose groups says; categories of the user are not measured by resampling."""
+    return LOOSE_NOTE if result.unit == "group" else LOOSE_CATEGORY_NOTE
+
+
 def explain_loose_group(result: GroupedTexts, number: int) -> str:
     """Explain why a group is loose.
 
@@ -42,7 +50,7 @@ def explain_loose_group(result: GroupedTexts, number: int) -> str:
     Returns:
         The reasons in one sentence; empty for a group that is not loose, and for the texts that fit no group.
     """
-    if number == result.left_out:
+    if not result.is_group(number):
         return ""
     reasons = ["its answers differ"] if result.mixed and result.mixed[number] else []
     if result.stability is not None and describe_stability(result.stability[number]) == "shaky":

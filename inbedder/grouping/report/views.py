@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from inbedder.grouping.compare.crosstab import categorize_groups
-from inbedder.grouping.describe.loose_groups import LOOSE_NOTE, explain_loose_group
+from inbedder.grouping.describe.loose_groups import describe_loose_mark, explain_loose_group
 from inbedder.grouping.grouped_texts import resolve_question
 from inbedder.grouping.names.naming import collect_contents
 from inbedder.grouping.names.phrase_names import name_by_phrases
 from inbedder.grouping.partition.between import find_second_groups
-from inbedder.grouping.partition.partition import mark_left_out
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
 from inbedder.prompting.tokenization import clean_text
@@ -75,6 +74,8 @@ class View:
     """A corpus under one instruction."""
 
     question: str
+    unit: str
+    """What a group is called: "group" or "category"."""
     groups: list[Group]
     marks: list[Mark]
     mark_of: Labels
@@ -105,10 +106,11 @@ def make_views(results: Sequence[GroupedTexts]) -> list[View]:
 def _make_view(result: GroupedTexts, points: Points, method: str) -> View:
     positions, groups = maps.place_points(points), categorize_groups(result)
     dense = len(positions) > maps.MAX_DOTS
-    second_groups = find_second_groups(result.embeddings, mark_left_out(result.labels, result.left_out), result.answers)
+    second_groups = find_second_groups(result.embeddings, result.group_labels, result.answers)
     marks, mark_of = (maps.draw_density if dense else maps.draw_dots)(positions, groups.category_of)
     return View(
         question=resolve_question(result.instruction),
+        unit=result.unit,
         groups=[_describe_group(result, groups.category_of, number, name, positions) for number, name in enumerate(groups.names)],
         marks=marks,
         mark_of=mark_of,
@@ -125,14 +127,15 @@ def _make_view(result: GroupedTexts, points: Points, method: str) -> View:
 def _list_notes(result: GroupedTexts) -> list[str]:
     """List notes on the groups."""
     is_any_loose = any(explain_loose_group(result, number) for number in range(len(result.names)))
-    return [*result.notes, *([LOOSE_NOTE] if is_any_loose else [])]
+    return [*result.notes, *([describe_loose_mark(result)] if is_any_loose else [])]
 
 
 def _list_details(result: GroupedTexts, second_groups: Labels) -> list[str]:
     """List notes on the number of groups, the texts between groups and the wordings."""
     details = [] if result.choice is None else [str(result.choice)]
     if share := float((second_groups >= 0).mean()):
-        details.append(f"{share:.1%} of the texts lie between two groups: their answers belong to another one.")
+        plural = "groups" if result.unit == "group" else "categories"
+        details.append(f"{share:.1%} of the texts lie between two {plural}: their answers belong to another one.")
     if result.wordings:
         details.append(f"Grouped by the mean over {len(result.wordings)} wordings: {' · '.join(result.wordings)}")
     return details
@@ -156,7 +159,7 @@ def _list_branches(result: GroupedTexts) -> list[Branch]:
 
 def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str, positions: Points) -> Group:
     members = np.flatnonzero(labels == number)
-    is_group = number != result.left_out
+    is_group = result.is_group(number)
     agreements, branches = result.label_agreements if is_group else {}, result.branches or []
     return Group(
         name=clip(name, MAX_ANSWER_CHARACTERS),

@@ -274,7 +274,7 @@ def test_notes_loose_groups_and_the_outline_are_shown() -> None:
         "Loose: its answers differ, and other groups form when the texts are resampled (stability 0.20, below 0.6).",
     ]
     assert re.findall('<span class="loose" tabindex="0" title="([^"]*)">', html) == reasons * 2  # in the legend and on the cards
-    assert '<span class="group-count">4 groups in 2 branches</span>' in html
+    assert '<span class="group-count" data-unit="group">4 groups in 2 branches</span>' in html
     assert re.findall('<li class="branch" style="order:(.)"><bdi>(.*?)</bdi><small>(.*?)</small>', html) == [
         ("0", "answer", "60%"), ("2", "answer", "30%")
     ]  # fmt: skip

@@ -9,7 +9,7 @@ const element = (tag, text, className) => {
   if (className) node.className = className;
   return node;
 };
-const countLabel = (number, word) => number.toLocaleString('en') + ' ' + word + (number === 1 ? '' : 's');
+const countLabel = (number, word) => number.toLocaleString('en') + ' ' + (number === 1 ? word : word.replace(/y$/, 'ie') + 's');
 const percent = share => (share > 0 && share < 0.005 ? '<1' : Math.round(100 * share)) + '%';
 const groupNumber = (view, number) => dimensions[view].colours[number] === 'none' ? '' : number + 1; // texts that fit no group have no number
 const groupLabel = (view, number) => {
