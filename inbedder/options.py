@@ -343,7 +343,8 @@ class EncodingOptions(CheckedOptions):
     )
     template: str | PromptTemplate | None = make_option(
         None,
-        "Prompt template: a name, or a pattern with {input} and {instruction}; default: the template of the model's training.",
+        "Prompt template: a name, or a pattern with {input} and {instruction}; chat is the tokenizer's own chat template; "
+        "default: the template of the model's training.",
         check=_resolve_template,
     )
     max_length: int = make_option(

@@ -19,6 +19,10 @@ LOCATION_FIELDS = ("model", "hub_revision", "base_revision")
 """Fields that locate the files, whatever they contain: they are not part of the key and are never compared."""
 ROUNDING_FIELDS = ("compute_dtype", "precision")
 """Fields that only round a vector: part of the key, but vectors that differ in them are comparable."""
+TEMPLATE_NAMES = ("name", "system")
+"""Fields of a template that are in no prompt: of a chat template, ``opening`` holds the system message."""
+CHAT_FIELDS = ("opening", "closing", "strips")
+"""Fields of a chat template, which are not part of the key of any other."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,9 @@ class VectorSpec:
         table = {name: value for name, value in self.to_dict().items() if name not in LOCATION_FIELDS}
         option_names = [option.name for option in fields(EncodingOptions) if get_option_info(option).decides_vectors]
         table["encoding"] = {name: table["encoding"][name] for name in option_names}
-        table["encoding"]["template"].pop("name", None)
+        template = table["encoding"]["template"]
+        for name in TEMPLATE_NAMES if template["system"] is not None else TEMPLATE_NAMES + CHAT_FIELDS:
+            template.pop(name)
         table["encoding"].pop("beside")  # only a name, like that of the re-encoder; second_model and reencoder identify the files
         (table["encoding"]["reencoding"] or {}).pop("encoder", None)
         if self.second_model is not None:

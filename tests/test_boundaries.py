@@ -20,6 +20,7 @@ from inbedder.options import EncodingOptions, ModelOptions, Reencoding, get_opti
 from inbedder.vectors.precision import PRECISIONS
 from inbedder.vectors.vectors import concatenate_vectors, normalize_vectors
 from tests.conftest import assert_close
+from tests.prompting.chat_families import write_chat_model
 
 QUESTION = "What animals do they love?"
 TEXTS = ["I love cats", "I love dogs and cats", "The delivery was late, the box was crushed, the lamp inside works fine. " * 4]
@@ -54,6 +55,8 @@ CASES = {
     "precision": ("masked", {}, {"precision": "int8"}),
 }
 """By option: the kind of model, the fixed options, and a value of the option that changes vectors."""
+CHAT = "template of the tokenizer"
+ALL_CASES = CASES | {CHAT: ("chat", {}, {"template": "chat"})}
 WITHOUT_EFFECT = {
     "model",
     "device",
@@ -73,8 +76,9 @@ PYTHON_ONLY = {"temperature", "top_p", "seed"}
 
 @pytest.fixture(scope="module")
 def folders(make_model, tmp_path_factory):
-    """Folders of a masked LM, the same with a base encoder, a causal LM, a second model, and a causal LM with a second model."""
+    """Folders of a masked LM, alone and with a base encoder, a causal LM, alone and with a second model, and a chat model."""
     names = {"masked": make_model("bert"), "causal": make_model("opt"), "second": make_model("roberta")}
+    names["chat"] = write_chat_model(names["causal"], tmp_path_factory.mktemp("chat") / "model", "qwen3")
     for name, settings in {
         "based": {"base_encoder": make_model("headless-bert")},
         "paired": {"beside": names["masked"]},
@@ -90,7 +94,7 @@ class Case:
     """One option: a model with its fixed value, and with a changed one."""
 
     def __init__(self, option, folders):
-        kind, fixed, change = CASES[option]
+        kind, fixed, change = ALL_CASES[option]
         self.option, self.folder, self.fixed = option, folders[kind], fixed
         change = {name: folders["second"] if value == "second" else value for name, value in change.items()}
         if option == "filter_words":
@@ -112,11 +116,16 @@ class Case:
 
     def expect_error(self):
         """Expect an error that names the option."""
-        words = {"backbone": "backbone|bfloat16|files", "beside": "second_model", "template": "template pattern"}
+        words = {
+            "backbone": "backbone|bfloat16|files",
+            "beside": "second_model",
+            "template": "template pattern",
+            CHAT: "template opening",
+        }
         return pytest.raises(InputError, match=words.get(self.option, self.option.split("_")[0]))
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=ALL_CASES)
 def case(request, folders):
     return Case(request.param, folders)
 

@@ -13,7 +13,8 @@ from inbedder.backbones.hub import Settings
 from inbedder.backbones.protocol import Backbone, check_pooling, needs_decoding
 from inbedder.errors import InputError
 from inbedder.options import NO_SECOND_MODEL, EncodingOptions, Reencoding, Sampling
-from inbedder.prompting.templates import get_template
+from inbedder.prompting.chat_templates import resolve_chat_template
+from inbedder.prompting.templates import PromptTemplate, get_template
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
     Raises:
         InputError: If an option does not apply to the model.
         ModelError: If the model lacks the pooling or layer.
+        TemplateError: If the model lacks the chat template.
     """
     pooling, layer = check_pooling(backbone, options.pooling or settings.pooling, options.layer)
     if options.temperature and not needs_decoding(backbone, pooling):
@@ -42,6 +44,7 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
     if not options.constrained_decoding and backbone.kind != "masked":
         raise InputError(f"constrained_decoding is for masked LMs, and {name} is a {backbone.kind} model. Leave it out.")
     template = get_template(options.template if options.template is not None else settings.template)
+    template = _resolve_template(template, backbone, settings, name)
     max_new_tokens = options.max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens
     beside = _choose_first(options.beside, settings.beside, NO_SECOND_MODEL)
     check_truncate_dim(options.truncate_dim, beside, backbone, settings, name)
@@ -61,6 +64,30 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         beside=beside,
         normalize_embeddings=_choose_first(options.normalize_embeddings, settings.normalize, False),
     )
+
+
+def _resolve_template(template: PromptTemplate, backbone: Backbone, settings: Settings, name: str) -> PromptTemplate:
+    """Fill in the model's chat template; warn of another template if the model has one and was not trained for the other."""
+    if template.system is not None and not backbone.continues_prompt:
+        raise InputError(
+            f"template={template.name!r} is for causal LMs, and {name} is a {backbone.kind} model. Choose another one."
+        )
+    if template.system is None and settings.template is None and backbone.continues_prompt and backbone.tokenizer.chat_template:
+        _warn_of_chat_template(name, template.name)
+    return resolve_chat_template(template, backbone.tokenizer)
+
+
+_models_warned_of: set[str] = set()
+"""Models whose chat template a warning has named."""
+
+
+def _warn_of_chat_template(name: str, template: str) -> None:
+    """Warn once per model."""
+    if name in _models_warned_of:
+        return
+    _models_warned_of.add(name)
+    message = "%s has a chat template, and its prompts use the template %r. If it was trained to chat, pass template='chat'."
+    logger.warning(message, name, template)
 
 
 def _choose_first(*values: Any) -> Any:

@@ -160,6 +160,7 @@ def _make_chat_tokenizer(pipeline: EncodingPipeline) -> PreTrainedTokenizerBase 
         or not _has_plain_states(pipeline)
         or pipeline.tokenizer.truncation_side != "right"
         or _has_text_model(pipeline)
+        or pipeline.template.system is not None  # the tokenizer keeps its own chat template
     ):
         return None
     tokenizer = deepcopy(pipeline.backbone.tokenizer)

@@ -66,6 +66,14 @@ class PromptTemplate:
     """The pattern for an empty text, with the slot {instruction} only; "" means the same pattern."""
     question: str = ""
     """The form of a question, with the slot {question}, for models trained on other prompts; "" leaves it as it is."""
+    system: str | None = None
+    """The system message, "" for none, if the pattern is the user message of the tokenizer's chat template; otherwise None."""
+    opening: str = ""
+    """What the chat template writes before the user message, filled in for a model."""
+    closing: str = ""
+    """What it writes after the user message."""
+    strips: bool = False
+    """Whether it strips the user message."""
 
     def __post_init__(self) -> None:
         """Check the slots.
@@ -84,7 +92,7 @@ class PromptTemplate:
     def fixed_parts(self) -> tuple[str, str, str]:
         """The text before, between and after the two slots."""
         opening, _, middle, _, closing = _SLOT.split(self.pattern)
-        return opening, middle, closing
+        return self.opening + opening, middle, closing + self.closing
 
     @property
     def text_first(self) -> bool:
@@ -115,16 +123,26 @@ class PromptTemplate:
         if self.without_input and not text:
             opening, closing = self.without_input.split("{instruction}")
             string, start = opening + instruction + closing, len(opening)
-            return RenderedPrompt(string, text=(start, start), instruction=(start, start + len(instruction)))
-        opening, middle, closing = self.fixed_parts
+            return self._wrap(RenderedPrompt(string, text=(start, start), instruction=(start, start + len(instruction))))
+        opening, _, middle, _, closing = _SLOT.split(self.pattern)
         first, second = (text, instruction) if self.text_first else (instruction, text)
         first_span = (len(opening), len(opening) + len(first))
         second_start = first_span[1] + len(middle)
         second_span = (second_start, second_start + len(second))
         string = opening + first + middle + second + closing
         if self.text_first:
-            return RenderedPrompt(string, text=first_span, instruction=second_span)
-        return RenderedPrompt(string, text=second_span, instruction=first_span)
+            return self._wrap(RenderedPrompt(string, text=first_span, instruction=second_span))
+        return self._wrap(RenderedPrompt(string, text=second_span, instruction=first_span))
+
+    def _wrap(self, message: RenderedPrompt) -> RenderedPrompt:
+        """Put a user message between what the chat template writes around it; without one it stays as it is."""
+        string = message.string.strip() if self.strips else message.string
+        num_stripped = len(message.string) - len(message.string.lstrip()) if self.strips else 0
+        (text_start, text_end), (start, end) = (
+            tuple(len(self.opening) + min(max(index - num_stripped, 0), len(string)) for index in span)
+            for span in (message.text, message.instruction)
+        )
+        return RenderedPrompt(self.opening + string + self.closing, text=(text_start, text_end), instruction=(start, end))
 
     def format_question(self, instruction: str) -> str:
         """Reword a question in the words of a model's training prompts.

@@ -5,7 +5,8 @@ end (or its start) and rendered again. Template, instruction and response marker
 
 A prompt with its answer is also tokenized in one piece, as the InBedder authors train: after a prompt a tokenizer may split a
 word differently. Special tokens written in a text or an instruction (``</s>``, ``[MASK]``) become plain characters. A Unigram
-vocabulary cannot do that, so a space after their first character breaks them.
+vocabulary cannot do that, and a chat template writes special tokens itself: there a space after the first character breaks
+them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from inbedder.errors import InputError, ModelError, TemplateError
+from inbedder.prompting.chat_templates import compile_first_characters, list_markers, resolve_chat_template
 from inbedder.prompting.templates import PromptTemplate
 from inbedder.prompting.tokenizer_calls import find_unknown_forms, tokenize
 
@@ -106,7 +108,8 @@ class PromptTokenizer:
         Raises:
             InputError: If the side is unknown.
             ModelError: If the tokenizer is slow, or lacks the mask token that a masked LM needs.
-            TemplateError: If the template's fixed text holds a special token of the tokenizer.
+            TemplateError: If the template's fixed text holds a special token of the tokenizer, or the tokenizer lacks the chat
+                template that it needs.
         """
         if truncation_side not in SIDES:
             raise InputError(f"truncation_side must be 'right' (cut texts at their end) or 'left', not {truncation_side!r}.")
@@ -114,8 +117,12 @@ class PromptTokenizer:
             raise ModelError(f"{tokenizer.name_or_path} has no fast tokenizer (tokenizer.json). Convert it with tokenizers.")
         if mask_length and tokenizer.mask_token_id is None:
             raise ModelError(f"The tokenizer of {tokenizer.name_or_path} has no mask token, which a masked LM needs.")
-        for special in tokenizer.all_special_tokens:
-            if any(special in part for part in template.fixed_parts):
+        template = resolve_chat_template(template, tokenizer)
+        is_chat = template.system is not None
+        specials = list_markers(template, tokenizer) if is_chat else tokenizer.all_special_tokens
+        own_parts = replace(template, opening=template.system or "", closing="").fixed_parts
+        for special in specials:
+            if any(special in part for part in own_parts):
                 raise TemplateError(
                     f"Template {template.name!r} holds the special token {special!r}. Remove it: a template is plain text, "
                     "and the tokenizer adds its own special tokens."
@@ -125,11 +132,11 @@ class PromptTokenizer:
         self.max_length = max_length
         self.mask_length = mask_length
         self.truncation_side = truncation_side
+        self._options: dict[str, Any] = {"split_special_tokens": False, "add_special_tokens": False} if is_chat else {}
         self._closing = count_special_edges(self._encode(["a"])[0])[1]
         self._unknown_forms = find_unknown_forms(tokenizer)
-        self._leaking_tokens = [
-            token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token and self._is_leaking(token)
-        ]
+        leaking = specials if is_chat else [one for one in specials if one != tokenizer.unk_token and self._is_leaking(one)]
+        self._leaking_starts = compile_first_characters(leaking)
 
     def __call__(self, texts: Sequence[str], instructions: Sequence[str]) -> list[PromptTokens]:
         """Tokenize prompts.
@@ -203,9 +210,7 @@ class PromptTokenizer:
         text = clean_text(text)
         if self._unknown_forms and not text.isascii():
             text = text.translate(self._unknown_forms)
-        for special in self._leaking_tokens:
-            text = text.replace(special, f"{special[0]} {special[1:]}")
-        return text
+        return text if self._leaking_starts is None else self._leaking_starts.sub(r"\g<0> ", text)
 
     def _tokenize_chunk(self, texts: list[str], instructions: list[str]) -> list[PromptTokens]:
         character_limit = self.max_length * CHARACTERS_PER_TOKEN
@@ -220,7 +225,7 @@ class PromptTokenizer:
     def _encode(self, strings: list[str]) -> list[Encoding]:
         if not strings:
             return []
-        return tokenize(self.tokenizer, strings)
+        return tokenize(self.tokenizer, strings, **self._options)
 
     def _fit(self, text: str, instruction: str) -> PromptTokens:
         """Cut the text until its prompt fits, tokenizing only as much of a very long text as needed."""
@@ -249,7 +254,10 @@ class PromptTokenizer:
                 remaining_count = rendered.text[1] - encoding.offsets[min(end, start + excess) - 1][1]
             else:
                 remaining_count = encoding.offsets[max(start, end - excess)][0] - rendered.text[0]
-            kept_count = max(0, min(remaining_count, kept_count - 1))
+                if self.template.strips and self.template.text_first:
+                    remaining_count += len(piece) - len(piece.lstrip())
+            is_blank = rendered.text[0] == rendered.text[1]
+            kept_count = 0 if is_blank else max(0, min(remaining_count, kept_count - 1))
 
     def _take_piece(self, text: str, count: int) -> str:
         """Take ``count`` characters of a text from the side that is not cut."""

@@ -17,9 +17,9 @@ COMPATIBILITY_FORMS = "".join(map(chr, [*range(0xFB00, 0xFB07), *range(0xFF01, 0
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **options: Any) -> list[Encoding]:
-    """Tokenize n texts, in which special tokens are plain characters, into n encodings."""
+    """Tokenize n texts, in which special tokens are plain characters unless an option says otherwise, into n encodings."""
     try:
-        encoded = tokenizer(list(texts), split_special_tokens=True, truncation=False, verbose=False, **options)
+        encoded = tokenizer(list(texts), **{"split_special_tokens": True, "truncation": False, "verbose": False} | options)
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # a panic of its Rust is no Exception: a pattern ran too long

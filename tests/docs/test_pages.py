@@ -59,6 +59,7 @@ NOT_RUN = {
     "from sentence_transformers import": "asks for a model of the hub",
     "from InstructorEmbedding import": "asks for a package that is not installed",
     'model = InBedder("BrandonZYW/': "asks for a model of the hub",
+    'model = InBedder("Qwen/': "asks for a model of the hub",
     'model = InBedder("hkunlp/': "asks for a model of the hub",
     'model = ConditionalEncoder.load("runs/csts-bi")': "takes two minutes: tests/conditional/",
 }

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import inbedder.prompting.chat_templates
 import inbedder.prompting.templates
 import inbedder.prompting.tokenization
 import inbedder_finetune.answering.examples
@@ -30,7 +31,12 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 2000
 """Number of rows that are tokenized and written at once."""
-HASHED_MODULES = (inbedder_finetune.answering.examples, inbedder.prompting.templates, inbedder.prompting.tokenization)
+HASHED_MODULES = (
+    inbedder_finetune.answering.examples,
+    inbedder.prompting.chat_templates,
+    inbedder.prompting.templates,
+    inbedder.prompting.tokenization,
+)
 
 
 def compute_cache_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> str:
@@ -52,7 +58,8 @@ def compute_cache_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Seque
     lengths = [answer_format.max_length, answer_format.mask_length, answer_format.max_answer_tokens, answer_format.answer_prefix]
     code = [inspect.getsource(module) for module in HASHED_MODULES]
     template = answer_format.template
-    content = [kind, template.pattern, template.without_input, lengths, backend, tokenizer.all_special_tokens, code]
+    chat = None if template.system is None else [template.system, tokenizer.chat_template]
+    content = [kind, template.pattern, template.without_input, chat, lengths, backend, tokenizer.all_special_tokens, code]
     digest.update(json.dumps(content).encode())
     return digest.hexdigest()[:32]
 
