@@ -108,7 +108,7 @@ def test_other_models_are_exported_with_our_module(make_model, tmp_path, family,
     assert [type(module).__name__ for module in loaded] == ["AnswerVectors"]
     assert_same(loaded, model)
     assert_close(loaded.encode(PLAIN), model.encode(PLAIN))
-    assert loaded.get_sentence_embedding_dimension() == model.dimension
+    assert loaded.get_embedding_dimension() == model.dimension
     with pytest.raises(ValueError, match=r"trust_remote_code=True"):
         SentenceTransformer(str(tmp_path / "out"), device="cpu")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
