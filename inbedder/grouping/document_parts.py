@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,10 @@ from inbedder.prompting.tokenization import clean_text
 from inbedder.vectors.vectors import Labels
 
 PARAGRAPH = re.compile(r"\n[ \t\r\f\v]*\n\s*")
+QUOTES = re.compile(r"(?<!\w)['`´‘’]|['`´‘’](?!\w)|[\"“”„«»()\[\]{}]")
+"""Quotes and brackets, but no apostrophe inside a word."""
+MAX_SENTENCE_CHARACTERS = 500
+"""Maximum length of a sentence in which quotes and brackets are trusted: one that is never closed hides all sentence ends."""
 MIN_SHOWN_SHARE = 0.05
 """Minimum share of a group that is named among a document's groups."""
 
@@ -27,7 +32,7 @@ class DocumentParts:
     """The parts of n documents."""
 
     texts: list[str]
-    """m parts, in the order of the documents; a document without words is one part."""
+    """m parts, in the order of the documents. Each has a letter or digit, except that a document without any is one part."""
     documents: Labels
     """Document of each part, int64, shape (m,), 0 .. n-1."""
 
@@ -68,6 +73,10 @@ def split_documents(texts: Sequence[str], unit: str | int) -> DocumentParts:
         (['The food was cold.', 'The waiter was kind.', 'Too loud.'], [0, 0, 1])
     """
     rows = check_texts(texts, None)[0]
+    if unit == "paragraph" and rows and not any(PARAGRAPH.search(text.strip()) for text in rows):
+        warnings.warn(
+            "No text has a blank line, so each is one part. Split by sentence or by a number of words, such as 60.", stacklevel=2
+        )
     lists = [_split_text(text, unit) or [text] for text in rows]
     counts = [len(parts) for parts in lists]
     return DocumentParts([part for parts in lists for part in parts], np.repeat(np.arange(len(rows)), counts))
@@ -131,7 +140,7 @@ def make_document_columns(results: Sequence[GroupedTexts], parts: DocumentParts)
 
 
 def _split_text(text: str, unit: str | int) -> list[str]:
-    """Split one document into its parts without surrounding space; empty parts are left out."""
+    """Split one document into its parts without surrounding space; parts without a letter or digit join their neighbour."""
     if unit == "paragraph":
         parts = PARAGRAPH.split(text)
     elif unit == "sentence":
@@ -140,8 +149,28 @@ def _split_text(text: str, unit: str | int) -> list[str]:
         words = text.split()
         size = check_integer("unit", unit, 1)
         parts = [" ".join(words[start : start + size]) for start in range(0, len(words), size)]
-    return [stripped for part in parts if (stripped := part.strip())]
+    joined_parts: list[str] = []
+    for part in filter(None, map(str.strip, parts)):
+        if joined_parts and not (_has_words(part) and _has_words(joined_parts[-1])):
+            joined_parts[-1] += f" {part}"
+        else:
+            joined_parts.append(part)
+    return joined_parts
+
+
+def _has_words(text: str) -> bool:
+    return any(map(str.isalnum, text))
 
 
 def _split_sentences(text: str) -> list[str]:
-    return list(import_extra("sentencex", "report").segment("en", clean_text(text)))
+    segment = import_extra("sentencex", "report").segment
+    sentences: list[str] = []
+    for sentence in segment("en", clean_text(text)):
+        if len(sentence) <= MAX_SENTENCE_CHARACTERS:
+            sentences.append(sentence)
+            continue
+        start = 0
+        for part in segment("en", QUOTES.sub(" ", sentence)):  # as long as the sentence, with the same positions
+            sentences.append(sentence[start : start + len(part)])
+            start += len(part)
+    return sentences
