@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ import typer
 from inbedder.cli.inputs import TableOptions
 from inbedder.cli.parameters import with_expanded_arguments
 from inbedder.cli.shared_options import BatchSize, Input, check_instruction, parse_group_count, print_message, print_result
+from inbedder.errors import format_count
 from inbedder.runtime.user_paths import expand_path
 
 if TYPE_CHECKING:
@@ -51,15 +53,15 @@ def merge(
     name: Annotated[str | None, typer.Option(help="Name of the merged group; default: that of the largest one.")] = None,
 ) -> None:
     """Merge groups."""
-    with _edit(ctx.obj) as grouping:
-        grouping.merge([_check_number(grouping, number) for number in numbers], name)
+    with _edit(ctx.obj) as edit:
+        edit.changed_count = edit.grouping.merge([_check_number(edit.grouping, number) for number in numbers], name)
 
 
 @app.command(epilog='Example: inbedder groups groups/ rename 3 "Late delivery"')
 def rename(ctx: typer.Context, number: GroupNumber, name: Annotated[str, typer.Argument(help="The new name.")]) -> None:
     """Rename a group."""
-    with _edit(ctx.obj) as grouping:
-        grouping.rename({_check_number(grouping, number): name})
+    with _edit(ctx.obj) as edit:
+        edit.grouping.rename({_check_number(edit.grouping, number): name})
 
 
 @app.command(epilog="Example: inbedder groups groups/ move reviews.csv --row 12 --row 15 --to 2")
@@ -79,8 +81,9 @@ def move(
     texts = dict(zip(table.rows, table.texts, strict=True))
     if lost := [row for row in rows if row not in texts]:
         raise InputError(f"The table has no text in row {lost[0]}. Its rows are numbered from 1, without the header.")
-    with _edit(ctx.obj) as grouping:
-        grouping.move([texts[row] for row in dict.fromkeys(rows)], _check_number(grouping, to), batch_size=batch_size)
+    with _edit(ctx.obj) as edit:
+        target = _check_number(edit.grouping, to)
+        edit.changed_count = edit.grouping.move([texts[row] for row in dict.fromkeys(rows)], target, batch_size=batch_size)
 
 
 @app.command(epilog='Example: inbedder groups groups/ split 3 reviews.csv -i "Which part broke?"')
@@ -102,9 +105,16 @@ def split(
 
     count = parse_group_count(k)
     table = table_options.read(source)
-    with _edit(ctx.obj) as grouping:
-        grouping.split(_check_number(grouping, number), instruction, table.texts, count, batch_size=batch_size)
-    for note in explain_yes_or_no(grouping.groups[-1].answers):
+    with _edit(ctx.obj) as edit:
+        position = _check_number(edit.grouping, number)
+        size = edit.grouping.groups[position].size
+        edit.changed_count = edit.grouping.split(position, instruction, table.texts, count, batch_size=batch_size)
+    if edit.changed_count < size:
+        print_message(
+            f"The table holds {edit.changed_count:,} of the {format_count(size, 'text')} of group {number}. The new groups count "
+            "only these; give the whole table to count all."
+        )
+    for note in explain_yes_or_no(edit.grouping.groups[-1].answers):
         print_message(note)
 
 
@@ -116,19 +126,43 @@ def apply(
     """Apply the changes made on the page."""
     from inbedder.grouping.stored.page_changes import apply_changes
 
-    with _edit(ctx.obj) as grouping:
-        apply_changes(grouping, expand_path(changes))
+    with _edit(ctx.obj) as edit:
+        edit.changed_count = apply_changes(edit.grouping, expand_path(changes))
+
+
+@dataclass
+class _Edit:
+    """A change of saved groups."""
+
+    grouping: Grouping
+    changed_count: int = 0
+    """Number of texts that changed group."""
 
 
 @contextmanager
-def _edit(folder: Path) -> Iterator[Grouping]:
-    """Load the groups, save them when the block ends, and list them."""
+def _edit(folder: Path) -> Iterator[_Edit]:
+    """Load the groups, save them when the block ends, and print what changed and the groups."""
     from inbedder.grouping.assign.grouping import Grouping
 
     with Grouping.edit(folder) as grouping:
-        yield grouping
+        old_sizes = {group.name: group.size for group in grouping.groups}
+        edit = _Edit(grouping)
+        yield edit
     print_message(f"Saved: {folder}")
+    print_message(_describe_change(edit.changed_count, old_sizes, {group.name: group.size for group in grouping.groups}))
     _print_groups(grouping)
+
+
+def _describe_change(count: int, old_sizes: dict[str, int], new_sizes: dict[str, int]) -> str:
+    """Describe how many texts changed group, and the old and the new size of each group that did."""
+    if not count:
+        return "No text changed group."
+    sizes = [
+        f"{name} {old_sizes.get(name, 0):,} → {new_sizes.get(name, 0):,}"
+        for name in old_sizes | new_sizes
+        if old_sizes.get(name) != new_sizes.get(name)
+    ]
+    return f"{format_count(count, 'text')} changed group: {'; '.join(sizes)}."
 
 
 def _check_number(grouping: Grouping, number: int) -> int:

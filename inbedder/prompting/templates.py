@@ -79,8 +79,10 @@ class PromptTemplate:
         """Check the slots.
 
         Raises:
-            TemplateError: If a slot is missing or repeated.
+            TemplateError: If a slot is missing or repeated, or a part of the chat template is not text.
         """
+        if not all(isinstance(part, str) for part in (self.opening, self.closing, "" if self.system is None else self.system)):
+            raise TemplateError(f"Template {self.name!r}: what a chat template writes must be text.")
         if self.without_input and _SLOT.findall(self.without_input) != ["instruction"]:
             raise TemplateError(f"Template {self.name!r}: without_input must hold {{instruction}} once and no {{input}}.")
         if sorted(_SLOT.findall(self.pattern)) != ["input", "instruction"]:

@@ -37,6 +37,33 @@ def test_groups_are_merged_and_renamed_and_the_list_is_printed(groups, capsys):
     assert [line.split(maxsplit=2)[2] for line in second_list.splitlines()] == ["name", "both", "rest of it"]
 
 
+def test_a_change_says_how_many_texts_changed_group(groups, capsys):
+    first, second, _ = ((group.name, group.size) for group in Grouping.load("groups").groups)
+    capsys.readouterr()
+    assert groups("rename", "1", "new") == 0
+    assert "\nNo text changed group.\n" in capsys.readouterr().err
+    assert groups("merge", "1", "2") == 0
+    message = f"\n{second[1]} texts changed group: new {first[1]} → {first[1] + second[1]}; {second[0]} {second[1]} → 0.\n"
+    assert message in capsys.readouterr().err
+    label = Grouping.load("groups").assign(["cat number 0"]).labels[0]
+    assert groups("move", "reviews.csv", "--row", "1", "--to", str(2 - label)) == 0
+    assert "\n1 text changed group: " in capsys.readouterr().err
+    assert groups("move", "reviews.csv", "--row", "1", "--to", str(2 - label)) == 0
+    assert "\nNo text changed group.\n" in capsys.readouterr().err
+
+
+def test_a_split_says_how_many_texts_of_the_group_are_in_the_table(groups, capsys):
+    grouping = Grouping.load("groups")
+    size = grouping.groups[0].size
+    texts = REVIEWS.splitlines()[1:]
+    members = [text for text, label in zip(texts, grouping.assign(texts).labels, strict=True) if label == 0]
+    with open("some.csv", "w", encoding="utf-8") as file:
+        file.write("review\n" + "\n".join(members[1:]) + "\n")
+    capsys.readouterr()
+    assert groups("split", "1", "some.csv", "-i", "Which?", "-k", "2") == 0
+    assert f"The table holds {size - 1} of the {size} texts of group 1." in capsys.readouterr().err
+
+
 class FullDisk(io.StringIO):
     def write(self, _text):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -50,9 +77,10 @@ def test_what_was_saved_is_said_though_the_list_cannot_be_written(groups, monkey
     assert Grouping.load("groups").names[0] == "new"
 
 
-def test_a_group_is_split_by_another_question_and_new_texts_follow(groups, monkeypatch):
+def test_a_group_is_split_by_another_question_and_new_texts_follow(groups, monkeypatch, capsys):
     assert groups("split", "1", "reviews.csv", "-i", "Which?", "-k", "2") == 0
     grouping = Grouping.load("groups")
+    assert "The table holds" not in capsys.readouterr().err
     assert len(grouping.groups) == 4 and grouping.split_questions == ["Which?"]
     assert run(monkeypatch, "assign", "groups", "reviews.csv", "-o", "out.csv") == 0
     with open("out.csv", newline="", encoding="utf-8") as file:

@@ -54,9 +54,9 @@ def test_a_part_without_a_letter_or_digit_joins_its_neighbour():
 
 
 def test_paragraphs_without_a_blank_line_are_warned_of():
-    with pytest.warns(UserWarning, match="No text has a blank line.* Split by sentence or by a number of words") as caught:
+    with pytest.warns(UserWarning, match="No text has a blank line.* Split by sentence or by a number of words") as warned:
         assert split_documents(["One.\nTwo.\n\n", "Three."], "paragraph").texts == ["One.\nTwo.", "Three."]
-    assert len(caught) == 1
+    assert len(warned) == 1
 
 
 @pytest.mark.filterwarnings("error")

@@ -154,7 +154,7 @@ class Grouping(StoredGrouping):
             self._embedder = self.provenance.load_model(**self.load_options)
         return self._embedder
 
-    def move(self, texts: Sequence[str], to: int, *, batch_size: int = 32) -> None:
+    def move(self, texts: Sequence[str], to: int, *, batch_size: int = 32) -> int:
         """Move texts to another group. Texts like them will be assigned to it, too.
 
         Args:
@@ -162,12 +162,16 @@ class Grouping(StoredGrouping):
             to: Number of the group, from 0.
             batch_size: Batch size.
 
+        Returns:
+            Number of the texts that were in another group.
+
         Raises:
             InputError: If there is no text or no such group.
         """
         to = check_integer("to", to, 0, len(self.groups) - 1)
         batch = self._embed_batch(texts, batch_size=batch_size)
         text_places = self._find_places(batch)
+        changed_count = int((text_places.labels != to).sum())
         for label in text_places.labels.tolist():
             self.groups[label] = replace(self.groups[label], size=max(self.groups[label].size - 1, 0))
         self.groups[to] = replace(self.groups[to], size=self.groups[to].size + len(batch.texts))
@@ -181,9 +185,10 @@ class Grouping(StoredGrouping):
                     vectors = self._read_level(batch, level, np.array([row])).vectors
                     self._redirect_centres(level, vectors[0], to)
                     self._add_centre(Route(level, to), vectors)
-                return
+                break
             batch = self._read_level(batch, 0, missed_rows)
             text_places = self._find_places(batch)
+        return changed_count
 
     def _add_centres(self, batch: Batch, parts: Sequence[tuple[int, int]], to: int) -> None:
         """Add a centre of a group for each part of the texts, which are the level and the number of the part of each text."""
@@ -198,7 +203,7 @@ class Grouping(StoredGrouping):
             if route.level == level and sum(each.target == route.target for each in self.routes) > 1:
                 self.routes[number] = Route(level, to)
 
-    def split(self, number: int, instruction: str, texts: Sequence[str], k: int | str = "auto", *, batch_size: int = 32) -> None:
+    def split(self, number: int, instruction: str, texts: Sequence[str], k: int | str = "auto", *, batch_size: int = 32) -> int:
         """Split a group by another question. New texts of the group are then asked that question, too.
 
         Args:
@@ -207,6 +212,9 @@ class Grouping(StoredGrouping):
             texts: The texts of the grouping, or others like them.
             k: Number of new groups, or "auto".
             batch_size: Batch size.
+
+        Returns:
+            Number of the texts that are in the group. The new groups count only these.
 
         Raises:
             InputError: If there is no such group, it has fewer than two of the texts, or k is out of range.
@@ -229,6 +237,7 @@ class Grouping(StoredGrouping):
         self.centres = np.concatenate([self.centres, parts.centres])
         self.routes += [Route(level, numbers[route.target]) for route in parts.routes]
         self.split_questions = [*self.split_questions, instruction]
+        return len(members)
 
     def assign(
         self,
@@ -277,8 +286,7 @@ class Grouping(StoredGrouping):
         unfit_rows = np.flatnonzero(~assignment.fits)
         is_first = np.array([route.level == 0 for route in self.routes])[self.labels]
         new_groups = find_new_groups(batch.vectors[unfit_rows], self.labels[is_first], self.distances[is_first])
-        clusters = [unfit_rows[rows] for rows in new_groups]
-        if clusters:
+        if clusters := [unfit_rows[rows] for rows in new_groups]:
             first = len(self.groups)
             self.groups = [*self.groups, *describe_new_groups(self, clusters, batch)]
             for number, rows in enumerate(clusters, first):
@@ -296,8 +304,7 @@ class Grouping(StoredGrouping):
         else:
             vectors = normalize_vectors(check_vectors("embeddings", embeddings, texts))
         if vectors.shape[1] != self.centres.shape[1]:
-            width = self.centres.shape[1]
-            raise InputError(f"The groups have vectors of {width} dimensions, but these have {vectors.shape[1]}.")
+            raise InputError(f"The groups have vectors of {self.centres.shape[1]} dimensions, but these have {vectors.shape[1]}.")
         if self.removed_directions is not None:
             vectors = remove_directions(vectors, self.removed_directions)
         return Batch(texts, vectors, self.provenance.answer(self.model, texts, **run_options), index)
@@ -309,14 +316,9 @@ class Grouping(StoredGrouping):
     def _find_places(self, batch: Batch) -> _TextPlaces:
         """Find the group of each text: that of the nearest centre, or of the nearest one of the level that it leads to."""
         count = len(batch.texts)
-        text_places = _TextPlaces(
-            labels=np.zeros(count, dtype=np.int64),
-            distances=np.zeros(count, dtype=np.float32),
-            typicality=np.zeros(count, dtype=np.float32),
-            answers=[*batch.answers],
-            fits=np.ones(count, dtype=np.bool_),
-            levels=np.zeros(count, dtype=np.int64),
-        )
+        (labels, levels), (distances, typicality) = np.zeros((2, count), dtype=np.int64), np.zeros((2, count), dtype=np.float32)
+        fits = np.ones(count, dtype=np.bool_)
+        text_places = _TextPlaces(labels, distances, typicality, [*batch.answers], fits, levels)
         pending = {0: np.arange(count)}
         for level in range(1 + len(self.split_questions)):
             rows = pending.get(level, np.arange(0))

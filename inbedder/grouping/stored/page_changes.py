@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from inbedder.grouping.assign.grouping import Grouping
 
 
-def apply_changes(grouping: Grouping, path: str | os.PathLike[str]) -> None:
+def apply_changes(grouping: Grouping, path: str | os.PathLike[str]) -> int:
     """Apply the changes of a file to a saved grouping.
 
     Args:
         grouping: The grouping that the report shows; it is changed in place. Save it only if no error is raised.
         path: A file with "question", "groups" (their names as the page first showed them), "move" (texts and the group of each),
             "merge" (sets of groups) and "rename" (new names by group).
+
+    Returns:
+        Number of texts that changed group.
 
     Raises:
         InputError: If the file cannot be read, is of another question, or the groups have changed since the page was made.
@@ -54,13 +57,13 @@ def apply_changes(grouping: Grouping, path: str | os.PathLike[str]) -> None:
         raise InputError("A group is merged twice. Save the changes of the page again.")
     new_names = [next((names[number] for number in numbers if number in names), None) for numbers in sets]
     in_sets = {number for numbers in sets for number in numbers}
-    for number, texts in moved_texts.items():
-        grouping.move(texts, number)
+    changed_count = sum(grouping.move(texts, number) for number, texts in moved_texts.items())
     grouping.rename({number: name for number, name in names.items() if number not in in_sets})
     positions = list(range(count))  # of the groups that are left, their number on the page
     for numbers, name in zip(sets, new_names, strict=True):
-        grouping.merge([positions.index(number) for number in numbers], name)
+        changed_count += grouping.merge([positions.index(number) for number in numbers], name)
         positions = [number for number in positions if number not in numbers[1:]]
+    return changed_count
 
 
 def _is_name(shown_name: Any, name: str) -> bool:

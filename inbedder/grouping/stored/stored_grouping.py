@@ -188,12 +188,15 @@ class StoredGrouping:
         for number, name in new_names.items():
             self.groups[number] = replace(self.groups[number], name=name, by_hand=True)
 
-    def merge(self, numbers: Sequence[int], name: str | None = None) -> None:
+    def merge(self, numbers: Sequence[int], name: str | None = None) -> int:
         """Merge groups. The merged group keeps the centres of all, so texts that were nearest to one of them still are.
 
         Args:
             numbers: Numbers of two or more groups, from 0. The merged group has the smallest; later groups move up.
             name: Name of the merged group; None for that of the largest one.
+
+        Returns:
+            Number of texts that join the largest of the groups.
 
         Raises:
             InputError: If there are fewer than two groups or no such group, or the name belongs to another group.
@@ -201,6 +204,7 @@ class StoredGrouping:
         merged = sorted({check_integer("group", number, 0, len(self.groups) - 1) for number in numbers})
         if len(merged) < 2:
             raise InputError("Give at least two groups to merge.")
+        sizes = [self.groups[number].size for number in merged]
         group = merge_stored_groups([self.groups[number] for number in merged], name)
         remaining = [number for number in range(len(self.groups)) if number not in merged[1:]]
         check_new_names([group.name], [self.groups[number].name for number in remaining if number != merged[0]])
@@ -208,6 +212,7 @@ class StoredGrouping:
         new_numbers |= dict.fromkeys(merged, new_numbers[merged[0]])
         self.routes = [route if route.target < 0 else Route(route.level, new_numbers[route.target]) for route in self.routes]
         self.groups = [group if number == merged[0] else self.groups[number] for number in remaining]
+        return sum(sizes) - max(sizes)
 
     def _add_centre(self, route: Route, vectors: Vectors) -> None:
         """Add the mean of vectors as a centre."""

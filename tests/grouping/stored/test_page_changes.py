@@ -33,7 +33,7 @@ def write(tmp_path):
 
 
 def test_groups_of_the_page_are_merged_and_renamed(grouping, write):
-    apply_changes(grouping, write([[1, 2, 6], [5, 3]], {"4": "x", "3": "y"}))
+    assert apply_changes(grouping, write([[1, 2, 6], [5, 3]], {"4": "x", "3": "y"})) == 22 + 14 + 16
     assert grouping.names == ["a", "y", "x"]
     assert [group.size for group in grouping.groups] == [24 + 22 + 14, 20 + 16, 18]
 
