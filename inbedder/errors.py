@@ -121,10 +121,6 @@ class UnreadableTextWarning(UserWarning):
         self.share = share
 
 
-SPLIT_ADVICE = ", or split long texts (inbedder cluster --split)"
-"""Advice on texts that were truncated; of no use for parts of texts."""
-
-
 class TextCutWarning(UserWarning):
     """Texts were truncated to fit the maximum prompt length."""
 

@@ -39,7 +39,7 @@ class LabelledRows:
     accuracy: float
     """Share of these rows whose category was found, 0 to 1; NaN without such rows."""
     other_count: int = 0
-    """Number of further rows whose label is none of the categories."""
+    """Number of labelled rows whose label names no category."""
     left_out_count: int = 0
     """Number of these that were found to be in none of the categories, or whose category is not sure."""
     categorized_count: int = 0

@@ -159,7 +159,7 @@ def _normalize_label(label: Any) -> str:
 
 
 def _parse_labels(labels: Sequence[Any], categories: Sequence[Category], count: int) -> Labels:
-    """Find the category of each label, -1 for blanks and k for a label that is none of the k categories: int64, shape (n,)."""
+    """Find the category of each label: -1 for a blank, k for a label that names none of the k categories; int64, shape (n,)."""
     values = check_list("labels", labels)
     if len(values) != count:
         raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")

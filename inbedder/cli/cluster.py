@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +30,7 @@ from inbedder.cli.shared_options import (
     print_stage,
 )
 from inbedder.cli.timing_option import with_timings
-from inbedder.errors import SPLIT_ADVICE, format_count
+from inbedder.errors import format_count
 from inbedder.grouping.cluster_options import PANEL as GROUPS
 from inbedder.grouping.cluster_options import ClusterOptions
 from inbedder.runtime.timings import time_stage
@@ -110,7 +108,7 @@ def cluster(
     labels = {name: texts_table.column(name) for name in label_column or ()}
     embedder = load_embedder(model, **model_options)
     options = {**cluster_options, "given_labels": labels, "model": embedder, "batch_size": batch_size}
-    with time_stage("groups"), nullcontext() if parts is None else _without_split_advice():
+    with time_stage("groups"):
         results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, options)
         results = _add_effects(results, embedder, cluster_options.get("seed", 0), batch_size)
         if mark_words:
@@ -130,19 +128,6 @@ def cluster(
         with failures.collect(save):
             save_groupings(results, save)
     failures.raise_all()
-
-
-@contextmanager
-def _without_split_advice() -> Iterator[None]:
-    """Show warnings without the advice to split texts, for those that are parts already."""
-    with warnings.catch_warnings():
-        show_warning = warnings.showwarning
-
-        def show_shortened(message: Warning | str, category: type[Warning], *details: Any) -> None:
-            show_warning(str(message).replace(SPLIT_ADVICE, ""), category, *details)
-
-        warnings.showwarning = show_shortened  # type: ignore[assignment]
-        yield
 
 
 def _add_effects(results: list[ClusterResult], embedder: InBedder, seed: int, batch_size: int) -> list[ClusterResult]:

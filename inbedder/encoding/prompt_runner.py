@@ -27,7 +27,7 @@ from inbedder.backbones.kv_cache import KVCache
 from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.shared_prefix import embed_shared, explain_not_shared
 from inbedder.cache.store import CacheSpace, Pair, Store
-from inbedder.errors import SPLIT_ADVICE, InputError, TextCutWarning
+from inbedder.errors import InputError, TextCutWarning
 from inbedder.options import TRUNCATION_SIDES, EncodingOptions, Sampling
 from inbedder.prompting.batching import TOKEN_BUDGET, get_token_budget, split_into_batches
 from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
@@ -112,7 +112,7 @@ def run_prompts(
         side, limit = TRUNCATION_SIDES[tokenizer.truncation_side], tokenizer.max_length
         message = (
             f"{num_cut} of {len(texts)} texts were cut at their {side} to fit max_length={limit} tokens; "
-            f"raise max_length if the model allows it{SPLIT_ADVICE}."
+            "raise max_length if the model allows it, or split long texts (inbedder cluster --split)."
         )
         warnings.warn(TextCutWarning(message, num_cut), stacklevel=_find_caller_level())
 

@@ -218,14 +218,3 @@ def test_the_parts_of_documents_are_grouped_and_shares_written(folder, monkeypat
     assert rows[1]["groups"].endswith(" 100%")
     page = (folder / "p.html").read_text("utf-8")
     assert '"texts":["a b","c d","e f"]' in page and '"numbers":[1,1,2]' in page and '"shares":["' in page
-
-
-@pytest.mark.filterwarnings("always")
-@pytest.mark.parametrize("split", [(), ("--split", "100")])
-def test_texts_that_were_cut_are_not_to_be_split_again(folder, monkeypatch, make_model, capsys, split):
-    (folder / "letters.csv").write_text("text\n" + f"{'word ' * 200}\n" * 2)
-    options = ("-i", "What?", "-k", "1", "--model", make_model("bert"), "--max-length", "40", "-o", "out.csv")
-    assert run(monkeypatch, "cluster", "letters.csv", *options, *split) == 0
-    message = capsys.readouterr().err
-    assert "texts were cut at their end to fit max_length=40 tokens; raise max_length if the model allows it" in message
-    assert ("split long texts" in message) == (not split)

@@ -62,7 +62,9 @@ def test_auto_merges_groups_with_equal_answers_and_a_given_k_notes_them(make_mod
     result = cluster(texts, "Good?", model, embeddings=vectors)
     assert result.sizes == [35, 10]
     assert result.names == ["positive", "negative"]
-    assert "3 groups became 2: groups with mostly the same answers ('positive') were merged." in result.notes[0]
+    assert result.notes == [
+        "3 groups became 2: groups with mostly the same answers ('positive') were merged. Ask for 3 groups to keep them apart."
+    ]
     result = cluster(texts, "Good?", model, k=3, embeddings=vectors)
     assert result.sizes == [20, 15, 10]
     assert "Groups 1 and 2 hardly differ in their answers (mostly 'positive')" in result.notes[0]

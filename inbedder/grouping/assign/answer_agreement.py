@@ -36,7 +36,7 @@ def find_agreeing_answers(answers: Sequence[str], labels: Labels, groups: Sequen
         bool, shape (n,).
     """
     phrases = [_list_common_phrases(group) for group in groups]
-    words = [_split_answer(answer) for answer in answers]
+    words = [_list_stems(answer) for answer in answers]
     return np.array(
         [
             label < 0 or any(phrase <= own_words for phrase in phrases[label])
@@ -50,14 +50,14 @@ def _list_common_phrases(group: StoredGroup) -> set[frozenset[str]]:
     """List the words of the phrases of a group's name, and those of its common answers; none without answers."""
     counts: Counter[frozenset[str]] = Counter()
     for answer, count in group.answers.items():
-        counts[_split_answer(answer)] += count
+        counts[_list_stems(answer)] += count
     minimum = max(MIN_ANSWER_ROWS, MIN_ANSWER_SHARE * group.size)
     common_answers = {words for words, count in counts.items() if count >= minimum}
-    name_phrases = {_split_answer(phrase) for phrase in group.name.rpartition(": ")[2].split(",")} if counts else set()
+    name_phrases = {_list_stems(phrase) for phrase in group.name.rpartition(": ")[2].split(",")} if counts else set()
     return (common_answers | name_phrases) - {frozenset()}
 
 
-def _split_answer(answer: str) -> frozenset[str]:
-    """Split an answer into the stems of its words; one of stopwords, such as "no", stays whole."""
+def _list_stems(answer: str) -> frozenset[str]:
+    """List the stems of the words of an answer; one of stopwords, such as "no", stays whole."""
     stems = frozenset(compute_stem(word) for word in split_line(answer) if len(word) > 1)
     return stems or frozenset([answer.strip().casefold()]) - {""}

@@ -28,8 +28,6 @@ YES_OR_NO_NOTE = (
 def explain_yes_or_no(answers: Iterable[str]) -> list[str]:
     """Explain that answers of yes and no say little.
 
-    ``mini`` answers "Was the flight late?" by yes for 10 of 400 complaints, none of which names a delay; 18% of the others do.
-
     Args:
         answers: Answers to a question; empty ones do not count.
 
