@@ -35,11 +35,11 @@ def _open_folder(
     """Take the folder before the command; list the groups without a command."""
     ctx.obj = expand_path(folder)
     if ctx.invoked_subcommand is None:
-        show(ctx)
+        list_groups(ctx)
 
 
-@app.command(epilog="Example: inbedder groups groups/ show")
-def show(ctx: typer.Context) -> None:
+@app.command("list", epilog="Example: inbedder groups groups/ list")
+def list_groups(ctx: typer.Context) -> None:
     """List the groups."""
     from inbedder.grouping.assign.grouping import Grouping
 

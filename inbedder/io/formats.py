@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from inbedder.errors import InputError, format_value
 from inbedder.io.columns import LINE_COLUMN, Record
-from inbedder.io.csv_cells import DELIMITERS
+from inbedder.io.csv_cells import DELIMITERS, remove_guard
 from inbedder.io.encodings import HEAD_BYTES, detect_encoding
 from inbedder.io.file_signatures import BINARY_TYPES, GZIP_SIGNATURE, SIGNATURE_BYTES, check_signature
 from inbedder.io.headers import Header
@@ -216,7 +216,7 @@ def _read_delimited(text_lines: Iterator[str], delimiters: str) -> Rows:
             note = " If lines that begin with # are comments, remove them." if head[0].startswith("#") else ""
             yield number, BadRow(f"{len(cells)} cells under {len(header.names)} columns, {DELIMITER_NOTE} {delimiter!r}.{note}")
         elif cells:
-            yield number, header.make_record(cells)
+            yield number, header.make_record([remove_guard(cell) for cell in cells])
 
 
 def _read_header(reader: Iterator[list[str]], lines: _Lines) -> Header:
@@ -229,7 +229,7 @@ def _read_header(reader: Iterator[list[str]], lines: _Lines) -> Header:
         pass
     except csv.Error as error:
         raise InputError(f"The header is not readable as csv ({error}). Check its quotes.") from error
-    return Header(cells, "The header")
+    return Header([remove_guard(cell) for cell in cells], "The header")
 
 
 def _detect_delimiter(head: list[str], delimiters: str) -> str:

@@ -32,7 +32,7 @@ def test_groups_are_merged_and_renamed_and_the_list_is_printed(groups, capsys):
     capsys.readouterr()
     assert groups() == 0
     first_list = capsys.readouterr().out
-    assert groups("show") == 0
+    assert groups("list") == 0
     assert first_list == (second_list := capsys.readouterr().out)
     assert [line.split(maxsplit=2)[2] for line in second_list.splitlines()] == ["name", "both", "rest of it"]
 

@@ -17,8 +17,8 @@ from inbedder.io.outputs import open_vector_writer, write_records
 from inbedder.io.tables import read_rows
 
 FULL_WIDTH = ["\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20sum"]
-DANGEROUS = ["=1+1", "+1+1", "-1-1", "-a", "@sum", "\t=1", "\r=1", "\n=1", *FULL_WIDTH]
-HARMLESS = ["a=1", " =1", "'=1", "", "1-1", "-1", "+1", "-3.25", "-1.000,5", "+5%", "-"]
+DANGEROUS = ["=1+1", "+1+1", "-1-1", "-a", "@sum", "\t=1", "\r=1", "\n=1", "'=1", "''@a", *FULL_WIDTH]
+HARMLESS = ["a=1", " =1", "'a", "'", "", "1-1", "-1", "+1", "-3.25", "-1.000,5", "+5%", "-"]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
@@ -32,6 +32,13 @@ def test_formulas_are_guarded_in_csv_and_tsv(tmp_path, name):
         *([str(-i), "-0.5", f"'{text}"] for i, text in enumerate(DANGEROUS)),
         *([str(-i - len(DANGEROUS)), "-0.5", text] for i, text in enumerate(HARMLESS)),
     ]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_guarded_cells_are_read_back_as_they_were(tmp_path, name):
+    rows = [{"@a": text, "n": ""} for text in [*DANGEROUS, *HARMLESS]]
+    write_records(rows, tmp_path / name)
+    assert read_rows(str(tmp_path / name)) == rows
 
 
 def test_what_becomes_a_formula_as_text_is_guarded(tmp_path):
@@ -88,7 +95,8 @@ def test_ids_and_bytes_are_written_as_text(tmp_path, name):
 def test_the_guard_can_be_turned_off(tmp_path, name):
     rows = [{"text": text} for text in DANGEROUS]
     write_records(rows, tmp_path / name, guard_cells=False)
-    assert read_rows(str(tmp_path / name)) == rows
+    with (tmp_path / name).open(newline="") as file:
+        assert [cells[0] for cells in csv.reader(file, delimiter="\t" if name == "t.tsv" else ",")] == ["text", *DANGEROUS]
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.json", "t.parquet", "t.xlsx"])

@@ -43,6 +43,8 @@ class Assignment:
     """The model's answer for each text, n strings; empty if the model does not answer."""
     fits: NDArray[np.bool_]
     """Whether each text fits its group, by its typicality or by an answer that agrees with the group, bool, shape (n,)."""
+    questions: list[str] | None
+    """Question of each text's group, answer and distance, n strings, if a group is split by another question; else None."""
     group_names: list[str]
     """Name of each group, k strings."""
     index: Any = None
@@ -57,27 +59,27 @@ class Assignment:
         """Return one table row per text.
 
         Returns:
-            n rows of group (counted from 1, as in the report), group_name, answer, distance, typicality and fits. The group of a
-            text that fits none is None, its name "none of these".
+            n rows of group (counted from 1, as in the report), group_name, answer, distance, typicality, fits and nearest_group,
+            and question if a group is split by another one. The group of a text that fits none is None, its name "none of
+            these"; the name of the group that it is nearest to is in nearest_group.
         """
-        columns = (self.labels.tolist(), self.names, self.answers, self.distances, self.typicality, self.fits.tolist())
-        return [
-            {
-                "group": label + 1 if is_fitting else None,
-                "group_name": name,
-                "answer": answer,
-                "distance": round(float(distance), 4),
-                "typicality": round(float(typicality), 4),
-                "fits": is_fitting,
-            }
-            for label, name, answer, distance, typicality, is_fitting in zip(*columns, strict=True)
-        ]
+        fits = self.fits.tolist()
+        columns = {
+            "group": [label + 1 if fit else None for label, fit in zip(self.labels.tolist(), fits, strict=True)],
+            "group_name": self.names,
+            "answer": self.answers,
+            "distance": [round(float(distance), 4) for distance in self.distances],
+            "typicality": [round(float(typicality), 4) for typicality in self.typicality],
+            "fits": fits,
+            "nearest_group": [self.group_names[label] for label in self.labels],
+        } | ({} if self.questions is None else {"question": self.questions})
+        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
     def to_frame(self) -> pd.DataFrame:
         """Return the texts and rows as a data frame.
 
         Returns:
-            Columns text, group, group_name, answer, distance, typicality and fits; texts from a pandas column keep its index.
+            Columns text and those of ``rows``; texts from a pandas column keep its index.
 
         Raises:
             MissingExtraError: If pandas is not installed.

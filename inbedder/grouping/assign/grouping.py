@@ -310,8 +310,10 @@ class Grouping(StoredGrouping):
         return Batch(texts, vectors, self.provenance.answer(self.model, texts, **run_options), index)
 
     def _assign_batch(self, batch: Batch) -> Assignment:
-        labels, distances, typicality, answers, fits, _ = self._find_places(batch)
-        return Assignment(batch.texts, labels, distances, typicality, answers, fits, self.names, batch.index)
+        labels, distances, typicality, answers, fits, levels = self._find_places(batch)
+        questions_of_levels = [self.question, *self.split_questions]
+        questions = [questions_of_levels[level] for level in levels.tolist()] if self.split_questions else None
+        return Assignment(batch.texts, labels, distances, typicality, answers, fits, questions, self.names, batch.index)
 
     def _find_places(self, batch: Batch) -> _TextPlaces:
         """Find the group of each text: that of the nearest centre, or of the nearest one of the level that it leads to."""

@@ -60,6 +60,8 @@ class Choice:
         criteria = f"both measures prefer {low}" if low == high else f"one measure prefers {low}, the other {high}"
         if self.k > high:
             criteria += ", too few for groups that overlap"
+        elif self.k < low:
+            criteria += ", which would leave groups of one text or two"
         advice = ""
         if self.silhouette < CLEAR_SILHOUETTE:
             advice = " The groups overlap: read them as an index of the texts, whose borders could lie elsewhere."

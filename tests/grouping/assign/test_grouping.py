@@ -130,9 +130,10 @@ def test_a_far_text_fits_if_its_answer_is_a_common_one_of_the_group(grouping):
 def test_rows_and_frame_count_groups_as_the_page_does(grouping):
     assignment = grouping.assign(TEXTS[:2], embeddings=np.concatenate([blobs(SIZES)[:1], make_unfitting_vectors(1)]))
     first, second = assignment.rows()
-    assert list(first) == ["group", "group_name", "answer", "distance", "typicality", "fits"]
+    assert list(first) == ["group", "group_name", "answer", "distance", "typicality", "fits", "nearest_group"]
     assert (first["group"], first["fits"], second["fits"]) == (1, True, False)
     assert (first["group_name"], second["group"], second["group_name"]) == (grouping.names[0], None, "none of these")
+    assert second["nearest_group"] == grouping.names[assignment.labels[1]]
     assert assignment.to_frame()["text"].tolist() == TEXTS[:2]
 
 

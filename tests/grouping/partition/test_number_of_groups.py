@@ -56,6 +56,7 @@ def test_the_largest_number_tried_has_low_confidence():
 
 
 def test_a_number_above_both_preferred_ones_says_why():
+    assert "both measures prefer 7, which would leave groups of one text or two." in str(Choice(5, 7, 7, 0.3, 20))
     assert "both measures prefer 2, too few for groups that overlap. The groups overlap" in str(Choice(5, 2, 2, 0.1, 20))
     assert "too few" not in str(Choice(3, 2, 4, 0.1, 4))
 

@@ -4,6 +4,7 @@ import pytest
 from inbedder.errors import InputError
 from inbedder.grouping import cluster_options
 from inbedder.grouping.partition import partition as parts
+from inbedder.grouping.partition.number_of_groups import Choice
 from inbedder.grouping.partition.partition import group, make_regrouping, partition
 from inbedder.grouping.partition.stability import measure_stability
 from tests.conftest import blobs
@@ -41,6 +42,14 @@ def test_more_groups_than_distinct_vectors_are_refused():
 def test_auto_does_not_split_few_texts_into_many_groups():
     assert group(np.eye(60, dtype=np.float32)).max() < 6
     assert group(np.eye(8, dtype=np.float32)).max() == 1
+
+
+def test_auto_makes_no_group_of_one_text_or_two(monkeypatch):
+    vectors = np.concatenate([blobs((30, 20)), -blobs((2,))])
+    monkeypatch.setattr(parts, "choose_number", lambda *_: Choice(4, 4, 4, 0.3, 5))
+    groups = partition(vectors)
+    assert groups.choice.k == 2 and len(np.unique(groups.labels)) == 2
+    assert np.bincount(group(vectors, 3)).tolist() == [30, 20, 2]
 
 
 def test_auto_survives_a_sample_that_misses_a_small_group(monkeypatch):

@@ -63,8 +63,8 @@ def test_the_most_frequent_values_of_a_column_have_colours() -> None:
 
 def test_the_csv_of_the_page_has_the_rules_of_written_tables() -> None:
     rules = Page(render_report([grouping([0, 0])])).data["csv"]
-    for text in [*(start + "a" for start in FORMULA_STARTS), "-1", "+5%", "a;b", "a\tb", 'a"b', "plain"]:
-        is_formula = text[0] in rules["formulaStarts"] and not re.fullmatch(rules["number"], text)
+    for text in [*(start + "a" for start in FORMULA_STARTS), "'=a", "''@a", "'a", "-1", "+5%", "a;b", "a\tb", 'a"b', "plain"]:
+        is_formula = text.lstrip("'")[0] in rules["formulaStarts"] and not re.fullmatch(rules["number"], text)
         cell = "'" + text if is_formula else text
         is_quoted = any(character in cell for character in rules["quotedCharacters"])
         expected = '"' + cell.replace('"', '""') + '"' if is_quoted else cell

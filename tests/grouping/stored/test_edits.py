@@ -131,6 +131,7 @@ def test_new_texts_of_a_split_group_are_asked_its_question(result, model, tmp_pa
     assignment = grouping.assign(TEXTS)
     assert assignment.labels.tolist() == split.labels.tolist()
     assert assignment.answers == split.answers
+    assert [row["question"] == "Half?" for row in assignment.rows()] == (result.labels == 0).tolist()
     assert grouping.split_questions == ["Half?"]
 
 

@@ -17,7 +17,7 @@ const describeRow = row => {
     const answer = i < views.length && (views[i].answers[row] ? '“' + views[i].answers[row] + '”' : views[i].answered && 'no answer');
     if (answer) value.append(element('p', answer, 'answer'));
     const second = i < views.length ? views[i].second[row] : -1;
-    if (second >= 0 && second !== kind.categoryOf[row]) value.append(element('p', 'between this group and “' + kind.names[second] + '”'));
+    if (second >= 0 && second !== kind.categoryOf[row]) value.append(element('p', 'between this ' + find('.group-count', panels[i]).dataset.unit + ' and “' + kind.names[second] + '”'));
     value.dir = 'auto';
     list.append(element('dt', kind.title), value);
   });

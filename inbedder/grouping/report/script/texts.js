@@ -79,7 +79,8 @@ backButton.addEventListener('click', () => {
 const numberPattern = new RegExp('^(?:' + data.csv.number + ')$');
 const quoteForCsv = value => {
   const cell = String(value);
-  const isFormula = cell && data.csv.formulaStarts.includes(cell[0]) && !numberPattern.test(cell);
+  const start = cell.replace(/^'+/, '')[0];
+  const isFormula = start && data.csv.formulaStarts.includes(start) && !numberPattern.test(cell);
   const text = isFormula ? "'" + cell : cell; // keep spreadsheets from running it
   return [...data.csv.quotedCharacters].some(character => text.includes(character)) ? '"' + text.replaceAll('"', '""') + '"' : text;
 };
