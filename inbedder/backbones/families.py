@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 from transformers.models.auto import modeling_auto
 
 from inbedder.backbones.causal import build_causal_backbone
@@ -98,8 +98,20 @@ def prepare_masked(model: Any, resolved: ResolvedModel) -> None:
         add_language_filter(model, resolved.settings.language_directions)
 
 
+_CAUSAL_MODELS, _VISION_MODELS = (
+    modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+)
+
+
+def choose_decoder_class(config: PretrainedConfig) -> Any:
+    """Choose the class that loads a causal LM; one that also sees, such as Qwen-VL, reads texts with its language part."""
+    is_vision_model = config.model_type in _VISION_MODELS and config.model_type not in _CAUSAL_MODELS
+    return AutoModelForImageTextToText if is_vision_model else AutoModelForCausalLM
+
+
 FAMILIES = {
-    "causal": Family(lambda _config: AutoModelForCausalLM, build_causal_backbone),
+    "causal": Family(choose_decoder_class, build_causal_backbone),
     "masked": Family(lambda _config: AutoModelForMaskedLM, build_masked_backbone, prepare=prepare_masked),
     "seq2seq": Family(lambda _config: AutoModelForSeq2SeqLM, build_seq2seq_backbone),
     "embedding": Family(choose_encoder_class, build_embedding_backbone, headless=True, check=reject_answering),
@@ -107,7 +119,7 @@ FAMILIES = {
 
 
 _LANGUAGE_MODELS = {
-    "causal": (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, ("ForCausalLM", "LMHeadModel")),
+    "causal": (_VISION_MODELS | _CAUSAL_MODELS, ("ForCausalLM", "LMHeadModel")),
     "masked": (modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, ("ForMaskedLM",)),
 }
 """For each kind, transformers' classes by model type, and how the names of other classes (a repository's own) end."""

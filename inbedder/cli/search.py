@@ -153,7 +153,7 @@ def search(
         opened_index = Index.open(index)
         rows = opened_index.search(query, instruction, k, candidates, sql_filter, hybrid, weight=share)
         if "answer" in rows.columns and instruction is not None:
-            print_message(f"The answer about the query: {opened_index.model.answer(query, instruction)}")
+            print_message(f"The answer about the query: {opened_index.model.answer(query, instruction)[0]}")
     if as_json:
         for record in json.loads(rows.to_json(orient="records", date_format="iso")):
             print_result(json.dumps(record, allow_nan=False))

@@ -15,7 +15,7 @@ from inbedder.backbones.families import detect_kind
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import InputError, ModelError
 from inbedder.options import ModelOptions
-from tests.backbones.unusual_models import make_unusual_model
+from tests.backbones.unusual_models import VISION_PARTS, make_unusual_model, make_vision_model
 from tests.conftest import CAUSAL, MASKED, TEXTS
 
 
@@ -35,6 +35,18 @@ from tests.conftest import CAUSAL, MASKED, TEXTS
 )
 def test_the_kind_comes_from_the_configuration(config, kind):
     assert detect_kind(config) == kind
+
+
+@pytest.mark.parametrize("model_type", sorted(VISION_PARTS))
+def test_a_model_that_also_sees_reads_texts_with_its_language_part(model_type, tmp_path):
+    model = InBedder(make_vision_model(model_type, tmp_path))
+    vectors = model.encode(TEXTS, "What?")
+    prompt = model.backbone.tokenizer(model.template.render(TEXTS[0], "What?").string, return_tensors="pt")
+    with torch.inference_mode():
+        states = model.backbone.model(**prompt, output_hidden_states=True).hidden_states[-1]
+    assert np.abs(vectors[0] - states[0, -1].numpy()).max() < 1e-5
+    assert np.abs(model.encode_many(TEXTS, ["What?", "Which one is it?"])[0] - vectors).max() < 1e-5
+    assert model.answer(TEXTS, "What?") == [model.answer(text, "What?")[0] for text in TEXTS]
 
 
 @pytest.mark.parametrize("model_type", ["xlm", "flaubert"])

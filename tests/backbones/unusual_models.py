@@ -99,3 +99,33 @@ def make_unusual_model(model_type, folder):
     getattr(transformers, architecture)(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+_VISION = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16, "image_size": 28, "patch_size": 14}
+_VISION |= {"hidden_size": 16, "depth": 1, "num_heads": 2, "mlp_ratio": 2, "out_hidden_size": 32, "deepstack_visual_indexes": [0]}
+VISION_PARTS = {
+    "gemma3": _VISION,
+    "llava": {**_VISION, "model_type": "clip_vision_model"},
+    "qwen2_vl": {**_VISION, "embed_dim": 16, "hidden_size": 32},
+    "qwen2_5_vl": _VISION,
+    "qwen3_vl": _VISION,
+}
+"""Sizes of the part that sees, for model types that read texts and images."""
+
+
+def make_vision_model(model_type, folder):
+    """Save a tiny random model that reads texts and images in an empty folder, and return the folder's name."""
+    tokenizer = TOKENIZERS["llama-like"]()
+    last = len(tokenizer) + 7
+    names = ("image_token", "video_token", "vision_start_token", "vision_end_token")
+    ids = {"image_token_index": last, "boi_token_index": last, "eoi_token_index": last, **{f"{name}_id": last for name in names}}
+    rope = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
+    text_part = {**SMALL_SIZES, **_GROUPED, "vocab_size": last + 1, "bos_token_id": tokenizer.bos_token_id}
+    text_part |= {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    text_part |= {"model_type": "llama"} if model_type == "llava" else {"rope_parameters": rope} if "qwen" in model_type else {}
+    torch.manual_seed(7)
+    config = AutoConfig.for_model(model_type, text_config=text_part, vision_config=VISION_PARTS[model_type], **ids)
+    architecture = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES[model_type]
+    getattr(transformers, architecture)(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
