@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER_WEIGHTS, find_adapter_weights
-from inbedder.backbones.hub import ModelFiles, Settings, read_json_object
+from inbedder.backbones.hub import LEARNED_TOKENS_CONFIG, ModelFiles, Settings, read_json_object
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.errors import MissingExtraError, ModelError, format_value
 from inbedder.models.checksums import CHECKSUMS
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from peft import PeftConfig
     from transformers import PreTrainedModel
 
-MERGEABLE_KINDS = ("LORA", "ADALORA", "IA3", "LOHA", "LOKR", "OFT", "BOFT", "VERA")
+TRAINED_TOKENS = "TRAINABLE_TOKENS"
+"""peft's name for adapters that replace rows of the input embeddings."""
+MERGEABLE_KINDS = ("LORA", "ADALORA", "IA3", "LOHA", "LOKR", "OFT", "BOFT", "VERA", TRAINED_TOKENS)
 """Kinds of peft adapters that can be merged into their base."""
 _NON_PLAIN_OPTIONS = ("use_dora", "use_rslora", "alpha_pattern", "rank_pattern", "fan_in_fan_out", "layer_replication")
 _COPY_MARKERS = (".modules_to_save.", ".original_module.")
@@ -45,12 +47,21 @@ _MATCHES_NOTHING = "(?!)"
 
 def find_adapter_folder(files: ModelFiles) -> str | None:
     """Find the folder of a peft adapter, downloading a hub id; None for a full model."""
+    if files.find(LEARNED_TOKENS_CONFIG) is not None:
+        folder = files.folder or snapshot_download(files.name, revision=files.revision, ignore_patterns=["decoder/*"])
+        return str(Path(folder) / "encoder")
     if files.find(ADAPTER_CONFIG) is None:
         return None
     if files.folder is not None:
         return files.name
     patterns = [ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER_WEIGHTS, CHECKSUMS]
     return str(snapshot_download(files.name, revision=files.revision, allow_patterns=patterns))
+
+
+def find_learned_tokens_folder(adapter: str | None) -> Path | None:
+    """Return the folder of the LLM2Vec-Gen that an adapter belongs to; None for any other adapter."""
+    folder = None if adapter is None else Path(adapter).parent
+    return folder if folder is not None and (folder / LEARNED_TOKENS_CONFIG).is_file() else None
 
 
 def read_config(adapter: Path) -> dict[str, Any]:
@@ -154,6 +165,33 @@ def merge_lora(model: PreTrainedModel, adapter: Path) -> bool:
     return True
 
 
+def replace_token_embeddings(model: PreTrainedModel, adapter: Path) -> None:
+    """Replace the input embeddings of an adapter's trained tokens, in place; new tokens extend the table.
+
+    Args:
+        model: The adapter's base.
+        adapter: A folder that peft saved, of kind TRAINABLE_TOKENS. Other weights in it are the base's frozen embeddings.
+
+    Raises:
+        ModelError: If the tokens and their embeddings do not fit, or a token between the base's and the new ones is not trained.
+    """
+    ids: Any = read_config(adapter).get("token_indices")
+    rows = [tensor for name, tensor in read_weights(adapter).items() if name.endswith("trainable_tokens_delta")]
+    table = model.get_input_embeddings().weight
+    is_list = isinstance(ids, list) and bool(ids) and all(type(token) is int and token >= 0 for token in ids)
+    if not is_list or len(rows) != 1 or rows[0].shape != (len(ids), table.shape[1]):
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in rows) or "none"
+        raise _make_misfit_error(adapter, f"token_indices and their embeddings ({shapes}) differ, or the base's width")
+    new_ids = sorted({token for token in ids if token >= len(table)})
+    if new_ids != list(range(len(table), len(table) + len(new_ids))):
+        raise _make_misfit_error(adapter, f"its tokens do not continue the {len(table)} of the base")
+    if new_ids:
+        model.resize_token_embeddings(len(table) + len(new_ids), mean_resizing=False)
+    with torch.no_grad():
+        table = model.get_input_embeddings().weight
+        table[torch.tensor(ids, device=table.device)] = rows[0].to(table)
+
+
 def _get_factors(tensors: Mapping[str, Tensor], name: str, rank: int, adapter: Path) -> tuple[Tensor, Tensor]:
     """Return A and B of a layer; reject those whose rank is not the configuration's."""
     stem = name.removesuffix("weight")
@@ -228,7 +266,9 @@ def with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
     """Merge the adapter in a folder into ``model`` in place, or attach it unmerged; reject one that does not fit."""
     if merge and merge_lora(model, Path(adapter)):
         return model
-    read_config(Path(adapter))
+    if read_config(Path(adapter))["peft_type"] == TRAINED_TOKENS:
+        replace_token_embeddings(model, Path(adapter))
+        return model
     weights = read_weights(Path(adapter))
     try:
         from peft import PeftConfig, PeftModel, set_peft_model_state_dict

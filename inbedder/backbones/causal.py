@@ -110,7 +110,8 @@ class CausalBackbone(TransformersBackbone):
     ) -> tuple[dict[str, Tensor], Any]:
         """Make the inputs of prompts; with a cache, or if the base reads texts, of what follows the texts, and their states."""
         if kv_cache is None and self.text_model is None:
-            return self.make_inputs([prompt.ids for prompt in prompts], side), None
+            empty = np.array([self.pad_id], dtype=np.int32)  # a prompt without tokens counts as one padding token
+            return self.make_inputs([prompt.ids if len(prompt.ids) else empty for prompt in prompts], side), None
         texts = read_texts(self, prompts, kv_cache or KVCache(0))
         return self.make_inputs(texts.following_ids, side, texts.mask), texts.past_key_values
 

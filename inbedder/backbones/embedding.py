@@ -6,7 +6,7 @@ over the text's tokens: the text attends to the instruction, which is not pooled
 - text-mean:  the text's tokens, and the special tokens after it; without an instruction all tokens
 - mean:       all tokens, including the instruction's
 - cls:        the first token
-- last-token: the last token
+- last-token: the last token, or the last learned tokens (``learned_tokens``)
 
 followed by the checkpoint's Dense and Normalize, if it has them. text-mean is sentence-transformers' mean with
 ``include_prompt=False``. The other poolings are those with ``include_prompt=True``. The vectors equal those of
@@ -37,6 +37,7 @@ from transformers import AutoModel, AutoModelForTextEncoding
 from transformers.models.auto import modeling_auto
 
 from inbedder.backbones.hub import SETTINGS_FILE, ModelFiles, Settings
+from inbedder.backbones.learned_tokens import read_projections
 from inbedder.backbones.padding_check import split_by_length
 from inbedder.backbones.sentence_modules import SentenceModules, check_width, read_modules
 from inbedder.backbones.traits import TransformersBackbone
@@ -64,12 +65,16 @@ def build_embedding_backbone(loaded: LoadedModel, options: ModelOptions) -> tupl
     """Build the backbone of a sentence-transformers checkpoint, or of any encoder with text-mean and Normalize."""
     files, settings = ModelFiles(loaded.adapter) if loaded.adapter else loaded.base, loaded.settings
     is_t5 = loaded.model.config.model_type == "t5"
-    modules = read_modules(files, is_named=options.kind is not None, is_t5=is_t5)
+    modules = (loaded.adapter and read_projections(loaded.adapter)) or read_modules(
+        files, is_named=options.kind is not None, is_t5=is_t5
+    )
     check_width(modules.output_layers, loaded.model.config.get_text_config().hidden_size, files.name)
     if modules.lowercase:
         tokenizer = loaded.tokenizer.backend_tokenizer
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])])
-    settings = replace(settings, template=settings.template or _choose_template(modules), prompts=modules.prompts)
+    settings = replace(
+        settings, template=settings.template or modules.template or _choose_template(modules), prompts=modules.prompts
+    )
     return EmbeddingBackbone(loaded.model, loaded.tokenizer, modules), settings
 
 
@@ -109,6 +114,7 @@ class EmbeddingBackbone(TransformersBackbone):
         super().__init__(model, tokenizer)
         self.output_layers = modules.output_layers.to(model.device).eval().requires_grad_(False)
         self.poolings = tuple(sorted(list_poolings("embedding"), key=lambda pooling: pooling != modules.pooling))
+        self.pooled_tokens = modules.pooled_tokens
         self.padding_side = padding_side
         self.num_layers = model.config.num_hidden_layers
         limits = (self.position_limit, modules.max_length or tokenizer.model_max_length)
@@ -126,7 +132,7 @@ class EmbeddingBackbone(TransformersBackbone):
         """Mark the positions that a pooling averages with 1 and the others with 0, shape (positions,)."""
         is_pooled = np.zeros(max(1, len(prompt.ids)), dtype=np.int32)
         if pooling in ("cls", "last-token"):
-            is_pooled[0 if pooling == "cls" else -1] = 1
+            is_pooled[slice(1) if pooling == "cls" else slice(-self.pooled_tokens, None)] = 1
             return is_pooled
         opening, closing = self._special_edges
         start, end = prompt.text

@@ -20,7 +20,15 @@ from transformers.models.auto import modeling_auto
 from inbedder.backbones.causal import build_causal_backbone
 from inbedder.backbones.embedding import build_embedding_backbone, choose_encoder_class, reject_answering
 from inbedder.backbones.file_checks import find_adapter_weights, find_pickled_weights
-from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, ModelFiles, Settings, open_model, read_settings
+from inbedder.backbones.hub import (
+    LEARNED_TOKENS_CONFIG,
+    MODULES_FILE,
+    SETTINGS_FILE,
+    ModelFiles,
+    Settings,
+    open_model,
+    read_settings,
+)
 from inbedder.backbones.late_interaction import LateInteractionBackbone, add_gate, add_language_filter
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.onednn_linear import prepack
@@ -184,6 +192,9 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
 
 def _load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
     files = open_model(options.model, options.revision)
+    has_learned_tokens = files.find(LEARNED_TOKENS_CONFIG) is not None
+    if has_learned_tokens and options.kind not in (None, "embedding"):
+        raise ModelError(f"{files.name} is an LLM2Vec-Gen, whose vectors are states of learned tokens. Leave out backbone.")
     if options.kind and options.kind.startswith("vllm"):
         from inbedder.backbones.vllm import build_vllm_backbone
 
@@ -192,7 +203,7 @@ def _load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
         engine_backbone = build_vllm_backbone(resolved, detect_kind(resolved.config), options)
         record_revision(engine_backbone, resolved.files)
         return engine_backbone, resolved.settings
-    is_sentence_model = options.backbone is None and _is_sentence_model(files)
+    is_sentence_model = options.backbone is None and (has_learned_tokens or _is_sentence_model(files))
     loaded = load_model(files, replace(options, backbone="embedding") if is_sentence_model else options)
     if options.quantization is not None:
         check_quantized_layers(loaded.model, loaded.base.name)

@@ -17,7 +17,9 @@ from inbedder.models.bundled import resolve_name
 SETTINGS_FILE = "inbedder.json"
 MODULES_FILE = "modules.json"
 PAIRS_FILE = "conditional.json"
-CONFIG_FILES = ("config.json", "adapter_config.json")
+LEARNED_TOKENS_CONFIG = "encoder_decoder_config.json"
+"""The file of an LLM2Vec-Gen, whose adapter is in ``encoder/`` (``learned_tokens``)."""
+CONFIG_FILES = ("config.json", "adapter_config.json", LEARNED_TOKENS_CONFIG)
 MAX_LABELS = 1_000_000
 """Maximum number of labels of a model; transformers makes a name for each before it reads the weights."""
 LOCAL_IMPLEMENTATIONS = (
@@ -68,7 +70,15 @@ class Settings:
     matryoshka_dims: Sequence[int] | None = None
     """The lengths for which truncated vectors were trained (Matryoshka representation learning)."""
     prompts: Mapping[str, str] | None = None
-    """An embedding model's default prompts for a "query", a "document" and any other text ("")."""
+    """An embedding model's default prompts for a "query", a "document" and any other text (""); None for models that answer."""
+    add_special_tokens: bool | None = None
+    """Whether the tokenizer adds its special tokens to prompts; None means it does."""
+
+
+_GIRCSE = Settings(template="qwen3-embedding", pooling="soft-gen", max_new_tokens=5, prompts={}, add_special_tokens=False)
+"""How GIRCSE's authors read a prompt: with as many soft tokens as in training."""
+PUBLISHED_SETTINGS = {"Roytsai27/GIRCSE-Mistral7B": _GIRCSE, "Roytsai27/GIRCSE-QWEN7B": _GIRCSE}
+"""Settings of published adapters, by hub id, whose files do not say how they are read."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +169,7 @@ _SETTING_TYPES: dict[str, type] = {
     "beside": str,
     "normalize": bool,
     "matryoshka_dims": list,
+    "add_special_tokens": bool,
 }
 """The keys of ``inbedder.json`` and the types of their values."""
 
@@ -167,7 +178,7 @@ def read_settings(files: ModelFiles) -> Settings:
     """Read the settings that fine-tuning saved with a model, empty if there are none; reject damaged ones."""
     path = files.find(SETTINGS_FILE)
     if path is None:
-        return Settings()
+        return PUBLISHED_SETTINGS.get(files.name, Settings())
     table = read_json_object(path)
     values: dict[str, Any] = {key: table[key] for key in _SETTING_TYPES if table.get(key) is not None}
     for key, value in values.items():

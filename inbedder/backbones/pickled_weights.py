@@ -22,15 +22,26 @@ MIN_TORCH_VERSION = "2.10"
 """The first version of torch whose restricted loader has no known flaw."""
 
 
-def read_pickled_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Read the tensors of pickled files, on the CPU and from the disk as they are used; reject files with more than tensors."""
+def read_pickled_weights(paths: Sequence[Path], entry: str | None = None) -> dict[str, Tensor]:
+    """Read the tensors of pickled files, on the CPU and from the disk as they are used; reject files with more than tensors.
+
+    Args:
+        paths: The files.
+        entry: The key of each file's table under which its tensors are; None if the table is that of the tensors.
+
+    Returns:
+        The tensors by name.
+
+    Raises:
+        ModelError: If a file is damaged, or is no table of tensors.
+    """
     tensors: dict[str, Tensor] = {}
     for path in paths:
-        tensors |= _read_file(path)
+        tensors |= _read_file(path, entry)
     return tensors
 
 
-def _read_file(path: Path) -> dict[str, Tensor]:
+def _read_file(path: Path, entry: str | None) -> dict[str, Tensor]:
     if TorchVersion(torch.__version__) < MIN_TORCH_VERSION:
         raise ModelError(
             f"{path} is a pickle, and the loader of torch {torch.__version__} can be attacked by one (CVE-2026-24747). Update "
@@ -45,6 +56,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
         _check_stored(path)
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        tensors = tensors if entry is None else tensors[entry]
     except Exception as error:  # a damaged file can raise anything
         if isinstance(error, MemoryError):
             raise

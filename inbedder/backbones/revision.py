@@ -10,6 +10,7 @@ from pathlib import Path
 
 from inbedder.backbones.file_checks import ADAPTER_CONFIG, list_weight_files
 from inbedder.backbones.hub import CONFIG_FILES, ModelFiles, make_load_error, open_model
+from inbedder.backbones.learned_tokens import list_projection_files
 from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.sentence_modules import list_module_files
 from inbedder.errors import ModelError
@@ -56,6 +57,7 @@ class WeightFiles:
         """
         folder = Path(adapter or base.name)
         files = list_weight_files(folder) + (list_module_files(folder) if modules and folder.is_dir() else [])
+        files += list_projection_files(folder)
         base_index = len(files) if adapter and not is_checked_base(base.name) else None
         files += list_weight_files(base.folder) if base_index is not None and base.folder is not None else []
         config = Path(adapter, ADAPTER_CONFIG).read_text(encoding="utf-8") if adapter else ""
@@ -144,5 +146,7 @@ def get_files_revision(name: str, revision: str | None = None) -> str:
         return config_paths[0].parent.name
     files = sorted([*list_weight_files(model.folder), *model.folder.glob("*.json")])
     files += list_module_files(model.folder)
+    if projection_files := list_projection_files(model.folder / "encoder"):  # of an LLM2Vec-Gen
+        files += [*projection_files, *list_weight_files(model.folder / "encoder")]
     digest = hashlib.sha256("".join(f"{path.name}\0{get_digest(path)}\0" for path in files).encode())
     return digest.hexdigest()[:16]

@@ -74,6 +74,10 @@ class SentenceModules:
     """Whether to lowercase texts before the tokenizer."""
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Default prompts for a "query", a "document" and any other text ("")."""
+    template: str | None = None
+    """Name or pattern of the prompts' template; None derives it from the prompts."""
+    pooled_tokens: int = 1
+    """Number of last tokens that the pooling last-token averages."""
 
 
 def read_modules(files: ModelFiles, *, is_named: bool, is_t5: bool = False) -> SentenceModules:

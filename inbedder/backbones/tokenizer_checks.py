@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +32,11 @@ def check_config(config: PretrainedConfig, base: str) -> None:
                 raise ModelError(f"{name} in config.json of {base} is {value!r}; it must be true or false. Correct it.")
 
 
-def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig, base: str) -> None:
+def check_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig, base: str, learned_ids: Sequence[int] = ()
+) -> None:
     """Reject a tokenizer without words, with more tokens than the model, or whose replacements make a text much longer."""
-    special = set(tokenizer.all_special_ids)
+    special = set(tokenizer.all_special_ids) - set(learned_ids)
     if len(tokenizer) <= len(special):
         raise ModelError(f"The tokenizer of {base} has no words: tokenizer.json is missing or empty. Download the model again.")
     backend = tokenizer.backend_tokenizer if tokenizer.is_fast else None

@@ -15,7 +15,14 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
-from inbedder.backbones.adapters import find_adapter_folder, list_replaced_weights, read_base_name, read_config, with_adapter
+from inbedder.backbones.adapters import (
+    find_adapter_folder,
+    find_learned_tokens_folder,
+    list_replaced_weights,
+    read_base_name,
+    read_config,
+    with_adapter,
+)
 from inbedder.backbones.file_checks import (
     check_json_files,
     check_not_adapter,
@@ -25,6 +32,7 @@ from inbedder.backbones.file_checks import (
 )
 from inbedder.backbones.forks import limit_threads_after_fork
 from inbedder.backbones.hub import ModelFiles, Settings, make_load_error, open_model, read_settings
+from inbedder.backbones.learned_tokens import append_learned_tokens, read_learned_token_ids
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.backbones.quantization import make_quantization_config
 from inbedder.backbones.revision import WeightFiles
@@ -127,9 +135,16 @@ def find_model(base: ModelFiles, options: ModelOptions) -> ResolvedModel:
     config = _read("config.json", base.name, lambda: AutoConfig.from_pretrained(base.name, **hub_kwargs))
     check_weights(base, getattr(config, "transformers_weights", None))
     files = WeightFiles.of(base, adapter, modules=options.kind == "embedding")
-    tokenizer = _read("tokenizer.json", base.name, lambda: AutoTokenizer.from_pretrained(base.name, **hub_kwargs))
+    learned_folder = find_learned_tokens_folder(adapter)
+    source, kwargs = (base.name, hub_kwargs) if learned_folder is None else (str(learned_folder), {})
+    tokenizer = _read("tokenizer.json", source, lambda: AutoTokenizer.from_pretrained(source, **kwargs))
     check_config(config, base.name)
-    check_tokenizer(tokenizer, config, base.name)
+    learned_ids = [] if learned_folder is None else read_learned_token_ids(Path(str(adapter)))
+    check_tokenizer(tokenizer, config, source, learned_ids)
+    if settings.add_special_tokens is False:
+        tokenizer.backend_tokenizer.post_processor = None
+    if learned_folder is not None:
+        append_learned_tokens(tokenizer, learned_ids, source)
     return ResolvedModel(base, config, tokenizer, settings, adapter, hub_kwargs, files)
 
 

@@ -45,6 +45,7 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         raise InputError(f"constrained_decoding is for masked LMs, and {name} is a {backbone.kind} model. Leave it out.")
     template = get_template(options.template if options.template is not None else settings.template)
     template = _resolve_template(template, backbone, settings, name)
+    is_bare = template.without_template or backbone.without_template or settings.prompts is not None
     max_new_tokens = options.max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens
     beside = _choose_first(options.beside, settings.beside, NO_SECOND_MODEL)
     check_truncate_dim(options.truncate_dim, beside, backbone, settings, name)
@@ -52,7 +53,7 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         options,
         pooling=pooling,
         layer=layer,
-        template=replace(template, without_template=template.without_template or backbone.without_template),
+        template=replace(template, without_template=is_bare),
         max_length=_limit_prompt_length(options.max_length, max_new_tokens, backbone),
         max_new_tokens=max_new_tokens,
         mask_length=_choose_first(options.mask_length, settings.mask_length, backbone.mask_length)

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from peft import IA3Config, LoraConfig, PrefixTuningConfig, get_peft_model
+from peft import IA3Config, LoraConfig, PrefixTuningConfig, TrainableTokensConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
 
@@ -213,3 +213,39 @@ def test_copies_that_peft_saves_of_fully_trained_modules_are_ignored(make_model,
     ids = torch.tensor([[2, 5, 6, 7, 3]])
     ours = with_adapter(AutoModelForMaskedLM.from_pretrained(make_model("bert")), str(tmp_path / "adapter"), merge=True)
     torch.testing.assert_close(ours(ids).logits, model.eval()(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.fixture
+def token_adapter(make_model, tmp_path):
+    """Save an adapter that replaces the embeddings of two tokens of a tiny Llama, and return it with the merged model."""
+    torch.manual_seed(3)
+    model = AutoModelForCausalLM.from_pretrained(make_model("llama"))
+    adapted = get_peft_model(model, TrainableTokensConfig(token_indices=[300, 310], target_modules=["embed_tokens"]))
+    for name, parameter in adapted.named_parameters():
+        if "trainable_tokens_delta" in name:
+            torch.nn.init.normal_(parameter)
+    adapted.save_pretrained(tmp_path / "adapter")
+    return tmp_path / "adapter", adapted.merge_and_unload().get_input_embeddings().weight
+
+
+def test_trained_tokens_equal_those_that_peft_merges(token_adapter, make_model):
+    adapter, expected = token_adapter
+    weight = InBedder(adapter).backbone.model.get_input_embeddings().weight
+    assert torch.equal(weight, expected)
+    plain = AutoModelForCausalLM.from_pretrained(make_model("llama")).get_input_embeddings().weight
+    assert (weight != plain).any(1).nonzero().flatten().tolist() == [300, 310]
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([300], r"token_indices and their embeddings \(\(2, 32\)\) differ"),
+        ([300, -1], "token_indices and their embeddings"),
+        ("300", "token_indices and their embeddings"),
+        ([300, 10**12], "its tokens do not continue the 508 of the base"),
+    ],
+)
+def test_trained_tokens_that_do_not_fit_are_refused(token_adapter, ids, message):
+    change_config(token_adapter[0], token_indices=ids)
+    with pytest.raises(ModelError, match=message):
+        InBedder(token_adapter[0])

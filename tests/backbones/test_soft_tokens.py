@@ -5,9 +5,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from transformers import AutoModelForCausalLM
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from inbedder import InBedder
+from inbedder.backbones import hub
 from inbedder.backbones.soft_tokens import run_soft_tokens
 from inbedder.errors import InputError, ModelError
 from tests.conftest import CAUSAL, INSTRUCTIONS, SMALL_SIZES, TEXTS, assert_close
@@ -85,6 +88,33 @@ def test_a_model_trained_with_soft_gen_is_read_so_by_default(make_model, tmp_pat
     expected = InBedder(make_model("llama"), pooling="soft-gen", max_new_tokens=2).encode(TEXTS, "What?")
     assert np.array_equal(model.encode(TEXTS, "What?"), expected)
     assert model.replace(pooling="1st-gen").pooling == "1st-gen"
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen2"])
+def test_gircse_loads_by_its_name_as_its_authors_read_it(make_model, tmp_path, fill_cache, monkeypatch, family):
+    torch.manual_seed(3)
+    base, folder = make_model(family), tmp_path / "adapter"
+    config = LoraConfig(r=16, lora_alpha=64, init_lora_weights=False, target_modules=["q_proj", "k_proj", "v_proj", "up_proj"])
+    get_peft_model(AutoModelForCausalLM.from_pretrained(base), config).save_pretrained(folder)
+    reference, tensors = AutoModelForCausalLM.from_pretrained(base).eval(), load_file(folder / "adapter_model.safetensors")
+    for name in (name.removesuffix(".lora_A.weight") for name in tensors if "lora_A" in name):
+        delta = 64 / 16 * (tensors[f"{name}.lora_B.weight"] @ tensors[f"{name}.lora_A.weight"])
+        reference.get_submodule(name.removeprefix("base_model.model.")).weight.data += delta
+    fill_cache(folder)
+    assert set(hub.PUBLISHED_SETTINGS) == {"Roytsai27/GIRCSE-Mistral7B", "Roytsai27/GIRCSE-QWEN7B"}
+    monkeypatch.setitem(hub.PUBLISHED_SETTINGS, "someone/model", hub.PUBLISHED_SETTINGS["Roytsai27/GIRCSE-QWEN7B"])
+    model = InBedder("someone/model")
+    assert (model.pooling, model.options.encoding.max_new_tokens) == ("soft-gen", 5)
+    model.backbone.model.double()
+    reference.double()
+    text, tokenizer = TEXTS[3], AutoTokenizer.from_pretrained(base)
+    for instruction, prompt in {"Find it": f"Instruct: Find it\nQuery:{text}", None: text}.items():
+        with torch.no_grad():
+            states = compute_soft_states(reference, tokenizer(prompt, add_special_tokens=False)["input_ids"], 5)
+        assert_close(model.replace(max_new_tokens=1).encode(text, instruction), states[0].numpy())
+        assert_close(model.encode(text, instruction), states.mean(0).numpy(), 1e-2)  # random weights amplify rounding
+    assert np.array_equal(model.encode_document(TEXTS), model.encode(TEXTS))
+    assert np.isfinite(model.encode("")).all()
 
 
 @pytest.mark.parametrize("family", ["bert", "t5", "headless-bert"])
