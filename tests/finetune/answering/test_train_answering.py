@@ -378,10 +378,10 @@ def test_the_papers_recipes_have_the_settings_of_the_authors(recipe, base):
     assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (1, 64, 2e-5, 2000)
     assert (training.warmup, training.weight_decay, training.group_by_length, settings.data.skip_bad) == (0.03, 0, False, True)
     assert settings.mask_length == ("answer" if recipe == "roberta-large" else 3)
-    is_stripped = recipe != "llama-2-7b-unstripped"
-    assert (settings.data.strip_stopwords, settings.data.stopwords) == (is_stripped, "nltk")
-    assert (source.hub, source.revision) == (("KomeijiForce/Inbedder-Pretrain-Data", "05bec95") if is_stripped else (None, None))
-    assert source.path == ("" if is_stripped else "qa_collection.json")
+    assert (settings.data.strip_stopwords, settings.data.stopwords) == (False, "nltk")
+    is_on_hub = recipe != "llama-2-7b-unstripped"
+    assert (source.hub, source.revision) == (("KomeijiForce/Inbedder-Pretrain-Data", "05bec95") if is_on_hub else (None, None))
+    assert source.path == ("" if is_on_hub else "qa_collection.json")
 
 
 @pytest.mark.parametrize(
