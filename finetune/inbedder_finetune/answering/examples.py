@@ -62,7 +62,7 @@ def _make_prompt_tokenizer(
 
 
 def _tokenize_pairs(prompt_tokenizer: PromptTokenizer, rows: Sequence[Row], answer_format: AnswerFormat) -> list[AnsweredPrompt]:
-    answers = [answer_format.answer_prefix + row.answer for row in rows]
+    answers = [answer_format.answer_prefix + row.answer if row.answer else "" for row in rows]
     return prompt_tokenizer.with_answers([row.text for row in rows], [row.instruction for row in rows], answers)
 
 
