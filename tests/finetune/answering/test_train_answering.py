@@ -378,6 +378,7 @@ def test_the_papers_recipes_have_the_settings_of_the_authors(recipe, base, micro
     assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (1, 64, 2e-5, 2000)
     assert (training.warmup, training.weight_decay, training.group_by_length, settings.data.skip_bad) == (0.03, 0, False, True)
     assert (training.token_mean, training.micro_batch) == ("micro-batch", micro_batch)
+    assert training.bf16 == (recipe in ("opt-6.7b", "llama-2-7b", "llama-2-7b-unstripped"))
     assert settings.max_answer_tokens == (256 if recipe == "llama-2-7b-unstripped" else 40)
     assert (settings.mask_length, settings.data.keep_unanswered) == (("answer", False) if "roberta" in recipe else (3, True))
     assert (settings.data.strip_stopwords, settings.data.stopwords) == (False, "nltk")
@@ -396,5 +397,5 @@ def test_alpaca_baselines_have_the_settings_of_the_authors(recipe, base, micro_b
     assert (settings.model, settings.max_length, settings.data.strip_stopwords) == (base, 512, False)
     assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (3, 64, 2e-5, 2000)
     assert (training.token_mean, training.micro_batch) == ("micro-batch", micro_batch)
-    assert settings.data.keep_unanswered == ("opt" in recipe)
+    assert (settings.data.keep_unanswered, training.bf16) == ("opt" in recipe, False)
     assert [source.hub for source in settings.data.sources] == ["tatsu-lab/alpaca"]
