@@ -66,10 +66,11 @@ def compute_task_vectors(
     rng = np.random.default_rng(seed)
     _, rows_by_task = _group_rows(task_ids, len(queries))
     sampled = [rows if len(rows) <= sample else rng.choice(rows, sample, replace=False) for rows in rows_by_task]
-    chosen = [queries[int(row)] for rows in sampled for row in rows]
-    if not chosen:
+    sampled_queries = [queries[int(row)] for rows in sampled for row in rows]
+    if not sampled_queries:
         return np.empty((0, 0))
-    vectors = np.asarray(embed_sentences(chosen, model) if isinstance(model, str) else model.encode(chosen), dtype=np.float64)
+    encoded = embed_sentences(sampled_queries, model) if isinstance(model, str) else model.encode(sampled_queries)
+    vectors = np.asarray(encoded, dtype=np.float64)
     parts = np.split(vectors, np.cumsum([len(rows) for rows in sampled])[:-1])
     return np.stack([part.mean(axis=0) for part in parts])
 
