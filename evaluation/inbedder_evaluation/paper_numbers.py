@@ -7,6 +7,7 @@ authors do not state, so its scores may differ more than the others.
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Sequence
 from functools import cache
@@ -24,7 +25,7 @@ DEFAULT_TOLERANCE_POINTS = 1.0
 def read_published_models() -> list[dict[str, Any]]:
     """Read the paper's models: name, local_name (the name of the same measurement here), pooling, run and scores.
 
-    A local name lacks the model's folder or owner, so that it also names a replica that a recipe trained.
+    A local name lacks the model's folder or owner, so that it also names a replica that a recipe trained, and the dtype.
     """
     models: list[dict[str, Any]] = json.loads((SHIPPED / "paper.json").read_text(encoding="utf-8"))["models"]
     return models
@@ -45,11 +46,16 @@ def compare_with_published(cells: Sequence[Cell]) -> list[list[str]]:
     measured = list(dict.fromkeys(cell.model for cell in raw_cells))
     rows = [["model", "task", "expected", "found", "difference", "agrees"]]
     for model in read_published_models():
-        for name in (name for name in measured if f"/{name}".endswith(f"/{model['local_name']}")):
+        for name in (name for name in measured if f"/{_drop_dtype(name)}".endswith(f"/{model['local_name']}")):
             for task, expected in model["scores"].items():
                 task_cells = [cell for cell in raw_cells if cell.model == name and cell.task.split(", ")[0] == task]
                 rows.append([name, task, f"{expected:.1f}", *_compare_score(task, expected, task_cells)])
     return rows if len(rows) > 1 else []
+
+
+def _drop_dtype(name: str) -> str:
+    """Drop the dtype from a name of ``make_embedders``."""
+    return re.sub(r", dtype='\w+'", "", name)
 
 
 def _compare_score(task: str, expected: float, cells: Sequence[Cell]) -> list[str]:

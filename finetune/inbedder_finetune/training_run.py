@@ -166,7 +166,11 @@ def describe_run(settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:
         Nested tables, equal to what JSON reads back.
     """
     content = dict(settings) | more
-    content["training"] = {key: value for key, value in content["training"].items() if key not in RESUMABLE_SETTINGS}
+    training = content["training"]
+    resumable = set(RESUMABLE_SETTINGS)
+    if training.get("token_mean") == "micro-batch":
+        resumable.remove("micro_batch")
+    content["training"] = {key: value for key, value in training.items() if key not in resumable}
     content["data"] = {key: value for key, value in content["data"].items() if key not in ("folder", "cache")}
     return dict(json.loads(json.dumps(content)))
 

@@ -49,6 +49,13 @@ def test_a_replica_is_compared_by_the_last_part_of_its_name():
     assert {row[0] for row in compare_with_published(cells)[1:]} == {"runs/reproduce/opt-350m-InBedder"}
 
 
+def test_a_model_is_compared_in_any_dtype(make_model):
+    name = make_embedders(make_model("opt"), dtype="float32", pooling="avg-gen", max_new_tokens=20)[0].name.split(", ", 1)[1]
+    assert name == "avg-gen, dtype='float32', max_new_tokens=20"
+    rows = compare_with_published([cell("IntentEmotion", 70.0, model=f"runs/alpaca-opt-1.3b, {name}")])
+    assert rows[1][:1] + rows[1][3:4] == [f"runs/alpaca-opt-1.3b, {name}", "70.0"]
+
+
 def test_local_names_are_those_that_evaluate_writes(make_model, make_sentence_model):
     chat = {"template": get_template("llama-2-chat-inst"), "max_new_tokens": 40}
     options = [

@@ -48,10 +48,16 @@ def read_losses(output):
     return [entry["loss"] for entry in json.loads(states[-1].read_text())["log_history"] if "loss" in entry]
 
 
-def test_two_processes_give_the_curve_of_one(tmp_path):
-    both_losses = ("objective.reencode_weight=1",)
-    run(command("tiny-opt", tmp_path / "one", *both_losses))
-    torchrun(command("tiny-opt", tmp_path / "two", *both_losses))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("objective.reencode_weight=1",),
+        ("training.batch_size=8", "training.micro_batch=2", "training.token_mean=micro-batch"),
+    ],
+)
+def test_two_processes_give_the_curve_of_one(tmp_path, settings):
+    run(command("tiny-opt", tmp_path / "one", *settings))
+    torchrun(command("tiny-opt", tmp_path / "two", *settings))
     assert len(read_losses(tmp_path / "one")) == 6
     assert read_losses(tmp_path / "two") == pytest.approx(read_losses(tmp_path / "one"), abs=1e-3)
 

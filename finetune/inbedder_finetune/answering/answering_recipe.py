@@ -46,6 +46,9 @@ class AnsweringData(Section):
     and composed files give their first rows."""
     skip_bad: bool = False
     """Skip unreadable rows instead of stopping at the first."""
+    keep_unanswered: bool = False
+    """Keep rows whose answer is empty, as the InBedder authors do: the model learns to end at once. False treats them as
+    unreadable."""
     held_out: NonNegativeInt = 0
     """Number of sampled rows kept out of training; their loss is logged every ``training.eval_steps`` steps."""
     seed: Seed | None = None
@@ -62,7 +65,11 @@ class AnsweringSchedule(Schedule):
     output: UserPath = "runs/answering"
     warmup: Share = 0.03
     micro_batch: PositiveInt | None = None
-    """Rows per device and forward pass; None takes as many as fit into memory. It affects speed and memory, not the result."""
+    """Rows per device and forward pass; None takes as many as fit into memory. It affects speed and memory, and the result only
+    with ``token_mean: micro-batch``."""
+    token_mean: Literal["step", "micro-batch"] = "step"
+    """Mean of the loss over answer tokens: over all tokens of a "step", or, as the InBedder authors' step, the mean of the means
+    of its micro-batches, in which a token counts more if the answers beside it are short."""
     group_by_length: bool = True
     """Whether a batch has rows of similar length, which need little padding; false draws rows at random, as the InBedder authors
     do."""
@@ -188,22 +195,33 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         raise RecipeError(f"mask_length must be at least 1, or answer; not {recipe.mask_length!r}.")
     _check_late_interaction(recipe)
     _check_text_states(recipe)
-    objectives = make_objectives(recipe.objective)
-    if not any(objective.is_active for objective in objectives):
-        raise RecipeError("No objective has a weight: set objective.token_weight or objective.reencode_weight above 0.")
-    if recipe.objective.pooling == "soft-gen" and not any(
-        term.is_active for term in objectives if isinstance(term, VectorObjective)
-    ):
-        raise RecipeError("objective.pooling=soft-gen trains a vector: set objective.reencode_weight or objective.cosine_weight.")
-    if recipe.objective.pooling == "soft-gen" and recipe.options.max_new_tokens is not None:
-        raise RecipeError("soft-gen reads objective.soft_tokens tokens: remove options.max_new_tokens.")
-    for objective in objectives:
-        objective.check_sources(recipe.data.sources)
+    _check_objectives(recipe)
     if recipe.quantization and recipe.lora is None:
         raise RecipeError("Quantized weights cannot be trained: add a lora section to the recipe (QLoRA).")
     if recipe.training.micro_batch is not None and recipe.training.batch_size % recipe.training.micro_batch:
         raise RecipeError("training.batch_size must be a multiple of training.micro_batch.")
+    if recipe.training.token_mean == "micro-batch" and recipe.training.micro_batch is None:
+        raise RecipeError("training.token_mean=micro-batch makes the result depend on training.micro_batch: set it to a number.")
     return recipe
+
+
+def _check_objectives(recipe: AnsweringRecipe) -> None:
+    """Reject recipes without an objective, and settings or sources that do not fit the objectives."""
+    objectives = make_objectives(recipe.objective)
+    if not any(objective.is_active for objective in objectives):
+        raise RecipeError("No objective has a weight: set objective.token_weight or objective.reencode_weight above 0.")
+    trains_vector = any(objective.is_active for objective in objectives if isinstance(objective, VectorObjective))
+    if recipe.objective.pooling == "soft-gen" and not trains_vector:
+        raise RecipeError("objective.pooling=soft-gen trains a vector: set objective.reencode_weight or objective.cosine_weight.")
+    if recipe.objective.pooling == "soft-gen" and recipe.options.max_new_tokens is not None:
+        raise RecipeError("soft-gen reads objective.soft_tokens tokens: remove options.max_new_tokens.")
+    if recipe.data.keep_unanswered and trains_vector:
+        raise RecipeError(
+            "data.keep_unanswered keeps rows whose vector has no answer to learn: set it to false, or "
+            "objective.reencode_weight and objective.cosine_weight to 0."
+        )
+    for objective in objectives:
+        objective.check_sources(recipe.data.sources)
 
 
 def _check_late_interaction(recipe: AnsweringRecipe) -> None:

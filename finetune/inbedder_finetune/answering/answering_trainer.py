@@ -5,8 +5,8 @@ The loss of a step is the mean over its answer tokens plus InfoNCE over all of i
 computes the vectors of all micro-batches, the loss gives the gradient of each vector, and a second pass propagates it to the
 weights, one micro-batch at a time. The size of micro-batches affects memory and speed, not the loss.
 
-The InBedder authors' step is the mean of the means of its micro-batches (8 or 16 rows each, the normalization of the transformers
-of their time), so an answer token counts more in a micro-batch with short answers. Here all answer tokens of a step count alike.
+With ``token_mean: micro-batch`` the loss over answer tokens is the mean of the means of the micro-batches, so their size matters.
+The InBedder authors' loss is such a mean, by the transformers of their time.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class AnsweringTrainer(CheckedTrainer):
             plan: Objectives, schedule and size of micro-batches.
         """
         self.family, self.schedule, self.pooling = family, plan.schedule, plan.vector.pooling
+        self.is_mean_of_means = plan.schedule.token_mean == "micro-batch"
         self.token_objectives, self.vector_objectives = plan.token_objectives, plan.vector_objectives
         super().__init__(
             model=model,
@@ -129,7 +130,8 @@ class AnsweringTrainer(CheckedTrainer):
                 with self.compute_loss_context_manager(), _restore_random_states(states[number] if states else None):
                     output = self._forward(model, micro_batch)
                     vectors = pool_states(output, self.pooling)
-                    loss = self._compute_token_loss(output) / tokens
+                    loss = self._compute_token_loss(output)
+                    loss = loss / (len(micro_batches) * len(output.labels) if self.is_mean_of_means else tokens)
                     if not gradients:
                         loss = loss + compute_refinement_loss(self.vector_objectives, vectors, micro_batch)
                     total += loss.detach()

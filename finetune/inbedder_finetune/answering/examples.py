@@ -1,7 +1,7 @@
 """Tokenization of rows: the prompts of inference, with labels for the answers.
 
 Prompt and answer are tokenized as one string, as in the InBedder authors' code; encoder-decoders tokenize them separately, since
-they are two inputs. Every token with a character of the answer has a label.
+they are two inputs. Every token with a character of the answer has a label. A text is cut as far as its own answer needs room.
 
 An example has ``input_ids`` and ``labels``. A causal LM has one label per id (``IGNORE_INDEX`` for the prompt), a masked LM one
 per mask; the labels of an encoder-decoder are the ids of the answer and the end token.
@@ -9,7 +9,8 @@ per mask; the labels of an encoder-decoder are the ids of the answer and the end
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,16 +55,39 @@ def _truncate_answer(ids: list[int], words: Sequence[int | None], limit: int) ->
     return ids[: end or limit]
 
 
-def _make_prompt_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, answer_format: AnswerFormat, reserved_tokens: int, masks: int = 0
-) -> PromptTokenizer:
-    """Make the prompt tokenizer of inference, with tokens reserved for the answer."""
-    return PromptTokenizer(tokenizer, answer_format.template, answer_format.max_length - reserved_tokens, masks)
+def _tokenize_pairs(
+    make_prompt_tokenizer: Callable[[int], PromptTokenizer],
+    rows: Sequence[Row],
+    answer_format: AnswerFormat,
+    count_reserved: Callable[[int], int],
+) -> list[AnsweredPrompt]:
+    """Tokenize prompts and answers, first all of them with the least room for an answer, then again those that do not fit.
 
+    Args:
+        make_prompt_tokenizer: Makes the prompt tokenizer that reserves a number of tokens after the prompt.
+        rows: Training rows.
+        answer_format: Lengths and answer_prefix.
+        count_reserved: Number of tokens that an answer of a number of tokens needs after the prompt.
 
-def _tokenize_pairs(prompt_tokenizer: PromptTokenizer, rows: Sequence[Row], answer_format: AnswerFormat) -> list[AnsweredPrompt]:
-    answers = [answer_format.answer_prefix + row.answer for row in rows]
-    return prompt_tokenizer.with_answers([row.text for row in rows], [row.instruction for row in rows], answers)
+    Returns:
+        One pair per row.
+    """
+
+    def tokenize(indices: Sequence[int], reserved: int) -> list[AnsweredPrompt]:
+        answers = [answer_format.answer_prefix + rows[i].answer if rows[i].answer else "" for i in indices]
+        texts, instructions = [rows[i].text for i in indices], [rows[i].instruction for i in indices]
+        return make_prompt_tokenizer(reserved).with_answers(texts, instructions, answers)
+
+    pairs = tokenize(range(len(rows)), count_reserved(0))
+    too_long: dict[int, list[int]] = defaultdict(list)
+    for i, pair in enumerate(pairs):
+        reserved = count_reserved(len(pair.answer_ids))
+        if len(pair.prompt_ids) + reserved + len(pair.closing_ids) > answer_format.max_length:
+            too_long[reserved].append(i)
+    for reserved, indices in too_long.items():
+        for i, pair in zip(indices, tokenize(indices, reserved), strict=True):
+            pairs[i] = pair
+    return pairs
 
 
 def make_masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> list[Example]:
@@ -83,8 +107,12 @@ def make_masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row]
     fixed = answer_format.mask_length if isinstance(answer_format.mask_length, int) else None
     masks = fixed or answer_format.max_answer_tokens
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
+
+    def make_prompt_tokenizer(reserved: int) -> PromptTokenizer:
+        return PromptTokenizer(tokenizer, answer_format.template, answer_format.max_length, reserved)
+
     examples = []
-    for pair in _tokenize_pairs(_make_prompt_tokenizer(tokenizer, answer_format, 0, masks), rows, answer_format):
+    for pair in _tokenize_pairs(make_prompt_tokenizer, rows, answer_format, lambda count: fixed or max(1, min(count, masks))):
         answer = _truncate_answer(pair.answer_ids, pair.word_numbers, masks)
         targets = answer + [end] * (fixed - len(answer)) if fixed else answer or [end]
         ids = np.asarray([*pair.prompt_ids, *[tokenizer.mask_token_id] * len(targets), *pair.closing_ids], dtype=np.int32)
@@ -105,11 +133,14 @@ def make_causal_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row]
         One example per row. Its labels are its ids, with ``IGNORE_INDEX`` for the prompt; "split" is the index where the
         instruction begins.
     """
+
+    def make_prompt_tokenizer(reserved: int) -> PromptTokenizer:
+        return PromptTokenizer(tokenizer, answer_format.template, answer_format.max_length - reserved)
+
     examples = []
-    for pair in _tokenize_pairs(
-        _make_prompt_tokenizer(tokenizer, answer_format, answer_format.max_answer_tokens + 1), rows, answer_format
-    ):
-        answer = _truncate_answer(pair.answer_ids, pair.word_numbers, answer_format.max_answer_tokens)
+    limit = answer_format.max_answer_tokens
+    for pair in _tokenize_pairs(make_prompt_tokenizer, rows, answer_format, lambda count: min(count, limit) + 1):
+        answer = _truncate_answer(pair.answer_ids, pair.word_numbers, limit)
         answer_ids = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
         labels = np.concatenate([np.full(len(pair.prompt_ids), IGNORE_INDEX, dtype=np.int32), answer_ids])
         ids = np.concatenate([pair.prompt_ids, answer_ids])
@@ -128,7 +159,8 @@ def make_seq2seq_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row
     Returns:
         One example per row. Its labels are the ids of the answer, tokenized separately as in the authors' code.
     """
-    prompts = _make_prompt_tokenizer(tokenizer, answer_format, 0)([row.text for row in rows], [row.instruction for row in rows])
+    prompt_tokenizer = PromptTokenizer(tokenizer, answer_format.template, answer_format.max_length)
+    prompts = prompt_tokenizer([row.text for row in rows], [row.instruction for row in rows])
     answers = [clean_text(row.answer) for row in rows]
     encoded = tokenizer(answers, add_special_tokens=False, split_special_tokens=True, truncation=False, verbose=False)
     examples = []

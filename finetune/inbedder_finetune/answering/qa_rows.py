@@ -74,13 +74,21 @@ def _read_records(source: Source, folder: Path, read_file: ReadFile) -> Any:
     return read_file(path, source.questions_per_text)
 
 
-def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = False, read_file: ReadFile = _read_file) -> list[Row]:
+def read_rows(
+    source: Source,
+    folder: Path | str = ".",
+    *,
+    skip_bad: bool = False,
+    keep_unanswered: bool = False,
+    read_file: ReadFile = _read_file,
+) -> list[Row]:
     """Read the rows of a source that pass its filters.
 
     Args:
         source: File or hub id, columns and filters.
         folder: Folder of the files.
         skip_bad: Whether to skip rows that lack a column or cannot be parsed.
+        keep_unanswered: Whether to keep rows whose answer is empty, which are bad rows otherwise.
         read_file: Reads a file; a cached function reads it once for several sources.
 
     Returns:
@@ -94,7 +102,7 @@ def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = Fals
         try:
             if not isinstance(record, Mapping):
                 raise TypeError(record if isinstance(record, str) else "not an object")
-            rows.append(_make_row(record, source, name))
+            rows.append(_make_row(record, source, name, keep_unanswered))
         except (ValueError, KeyError, TypeError, IndexError) as error:
             if skip_bad:
                 num_bad += 1
@@ -109,13 +117,17 @@ def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = Fals
     return rows
 
 
-def _make_row(record: Record, source: Source, name: str) -> Row:
+def _make_row(record: Record, source: Source, name: str, keep_unanswered: bool) -> Row:
     answer_field = {} if source.answer_column == "output" else {"output": source.answer_column}
     fields: Mapping[Any, str] = {**answer_field, **source.fields}
     text, instruction, answer = (record[find_column(key, fields, record)] for key in ("input", "instruction", "output"))
     answer = get_first_answer(answer) if source.choices is None else find_right_choice(record[source.choices], answer)
-    if not all(isinstance(part, str) for part in (text, instruction, answer)) or not answer.strip():
-        raise TypeError("input, instruction and answer must be text, and the answer must not be empty")
+    if not all(isinstance(part, str) for part in (text, instruction, answer)):
+        raise TypeError("input, instruction and answer must be text")
+    if not answer.strip():
+        if not keep_unanswered:
+            raise TypeError("the answer is empty; data.keep_unanswered=true keeps such rows")
+        answer = ""
     return Row(text, instruction, answer, name)
 
 
@@ -157,7 +169,9 @@ def _read_source(source: Source, data: AnsweringData, rng: random.Random, seed: 
     limit = source.max_characters or data.max_characters
     rows = [
         row
-        for row in read_rows(source, data.folder, skip_bad=data.skip_bad, read_file=read_file)
+        for row in read_rows(
+            source, data.folder, skip_bad=data.skip_bad, keep_unanswered=data.keep_unanswered, read_file=read_file
+        )
         if source.min_characters <= len(row.text) <= (limit or len(row.text))
     ]
     if data.same_texts and not source.path.endswith(".yaml"):

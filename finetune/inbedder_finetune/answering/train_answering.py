@@ -2,7 +2,7 @@
 
 A recipe trains any family (causal, masked, encoder-decoder) with any number of processes. A step has the same ``batch_size`` rows
 in the same order for any number of processes and micro-batches; with several processes the short last step of an epoch is filled
-up with its first rows. The loss of a step is the mean over all of its answer tokens.
+up with its first rows.
 """
 
 from __future__ import annotations

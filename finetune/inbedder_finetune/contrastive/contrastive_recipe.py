@@ -33,8 +33,8 @@ class PairSource(Section):
     path: UserPath
     """File, relative to ``data.folder``."""
     format: Literal["medi", "qa", "nli"] = "medi"
-    """Format: "medi"; "qa" pairs each question with its passage; "nli" pairs a premise with entailed hypotheses, against
-    contradicting ones."""
+    """Format: "medi"; "qa" pairs each question with its passage; "nli" pairs a premise with the hypotheses labelled entailment,
+    against those labelled contradiction."""
     query_instruction: str = ""
     """qa and nli: instruction of the questions or premises."""
     positive_instruction: str = ""

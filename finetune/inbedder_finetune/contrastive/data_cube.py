@@ -9,6 +9,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ def measure_margins(pairs: Sequence[Pair], model: InBedder, *, seed: int = 0) ->
         [row.positive for row in pairs],
         [negative for row in pairs for negative in choose_negatives(row)],
     ]
-    queries, positives, negatives = (_embed(texts, model) for texts in columns)
+    queries, positives, negatives = map(InstructedEncoder(model).encode, columns)
     owners = np.repeat(np.arange(len(pairs)), [max(1, len(row.negatives)) for row in pairs])
     margins = np.full(len(pairs), np.inf)
     np.minimum.at(margins, owners, compute_margins(queries[owners], positives[owners], negatives))
@@ -96,9 +97,8 @@ def make_data_cube_batches(
     margins = measure_margins(pairs, model, seed=seed) if settings.instances or settings.threshold is not None else None
     vectors = None
     if settings.tasks:
-        vectors = compute_task_vectors(
-            [row.query.instruction + row.query.text for row in pairs], tasks, model, sample=settings.sample, seed=seed
-        )
+        queries = [row.query for row in pairs]
+        vectors = compute_task_vectors(queries, tasks, InstructedEncoder(model), sample=settings.sample, seed=seed)
     order = margins if settings.instances else None
     steps = ANNEALING_STEPS if settings.steps is None else settings.steps
     batches = arrange(tasks, order, vectors, batch_size, seed=seed, tour=settings.tour, steps=steps)
@@ -133,5 +133,13 @@ def record_underfitting(pairs: Sequence[Pair], base_model: str, folder: Path, se
         temporary.write_text(json.dumps(shares, indent=1), encoding="utf-8")
 
 
-def _embed(texts: Sequence[InstructedText], model: InBedder) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return model.encode([instructed.text for instructed in texts], [instructed.instruction for instructed in texts])
+@dataclass(frozen=True)
+class InstructedEncoder:
+    """An encoder of texts with instructions, which the model reads and does not pool."""
+
+    model: InBedder
+    """A model with the backbone "instructor"."""
+
+    def encode(self, texts: Sequence[InstructedText], /) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Embed texts under their instructions; returns vectors of shape (n, d)."""
+        return self.model.encode([instructed.text for instructed in texts], [instructed.instruction for instructed in texts])

@@ -25,6 +25,9 @@ from inbedder_finetune.column_names import find_column
 from inbedder_finetune.contrastive.contrastive_recipe import PairData, PairSource
 from inbedder_finetune.sources import Record, filter_records, read_records
 
+NLI_LABELS = ("entailment", "neutral", "contradiction")
+"""Labels of ``format: nli``; "-", SNLI's mark of a pair whose annotators disagree, leaves a pair out."""
+
 
 class InstructedText(NamedTuple):
     """A text with its instruction."""
@@ -132,7 +135,8 @@ def _read_medi(records: Iterator[tuple[int, Record]], source: PairSource) -> Ite
         try:
             task = record.get(names["task_id"], record.get("task_name"))
             if isinstance(task, bool) or not isinstance(task, (int, str)):
-                raise ValueError(f"task_id must be a number or a name, not {task!r}")
+                hint = "; pairs with labels are read by the source's format: nli" if "label" in record else ""
+                raise ValueError(f"task_id must be a number or a name, not {task!r}{hint}")
             query, positive = (_parse_text(record.get(names[key]), key) for key in ("query", "pos"))
             negatives = _parse_negatives(record.get(names["neg"]), plain=isinstance(record[names["pos"]], str))
             yield number, Pair(query, positive, negatives, f"{source.path} {task}", source.path)
@@ -175,6 +179,20 @@ def _get_texts(record: Record, keys: Sequence[str], source: PairSource) -> list[
     return [str(text) for text in texts]
 
 
+def _get_label(record: Record, source: PairSource) -> str:
+    fields: Mapping[Any, str] = source.fields
+    label = record.get(fields.get("label", "label"))
+    if label in (*NLI_LABELS, "-"):
+        return str(label)
+    hint = ""
+    if str(label) in ("0", "1"):
+        hint = (
+            "; in pairs with labels 0 and 1, write entailment for 1 and contradiction for 0, and set the source's negatives to 0 "
+            "if premises have no pair with 0"
+        )
+    raise ValueError(f"label must be {', '.join(NLI_LABELS[:-1])} or {NLI_LABELS[-1]}, not {label!r}{hint}")
+
+
 def _read_qa(records: Iterator[tuple[int, Record]], source: PairSource) -> Iterator[tuple[int, Pair | ValueError]]:
     for number, record in records:
         try:
@@ -191,7 +209,8 @@ def _read_nli(records: Iterator[tuple[int, Record]], source: PairSource) -> Iter
     hypotheses: dict[str, dict[str, list[tuple[int, str]]]] = {}
     for number, record in records:
         try:
-            premise, hypothesis, label = _get_texts(record, ("premise", "hypothesis", "label"), source)
+            premise, hypothesis = _get_texts(record, ("premise", "hypothesis"), source)
+            label = _get_label(record, source)
         except ValueError as error:
             yield number, error
             continue
@@ -228,7 +247,10 @@ def load_pairs(data: PairData, seed: int = 0) -> list[Pair]:
             source_pairs = [source_pairs[row] for rows in tasks.values() for row in _sample_rows(rows, source.task_cap, rng)]
         source_pairs = _sample_rows(source_pairs, source.cap, rng)
         if not source_pairs:
-            raise RecipeError(f"No row of {source.path} is left. Check its format, filters, labels and lengths.")
+            hint = ""
+            if source.format == "nli" and source.negative_count:
+                hint = " A premise without a contradiction is skipped: set the source's negatives to 0 to keep it."
+            raise RecipeError(f"No row of {source.path} is left. Check its format, filters, labels and lengths.{hint}")
         pairs += source_pairs
     return pairs
 

@@ -1,6 +1,6 @@
 """Data-CUBE: the order of tasks, and of the rows within a task, for training an encoder with instructions (Min et al. 2024).
 
-1. Tasks (section 4.2): the vector of a task is the mean vector of some of its queries with instructions (equation 4).
+1. Tasks (section 4.2): the vector of a task is the mean vector of some of its queries under their instructions (equation 4).
    ``order_tasks`` searches for the closed tour of tasks with the most similar neighbours (equations 5 and 6; ``task_tours``).
 2. Rows (section 4.3): the margin of a row is sim(q, s+) - sim(q, s-) (equation 8); a large margin means an easy row. The rows of
    each task are sorted from easy to difficult and split into batches.
@@ -32,12 +32,12 @@ UNDERFITTING_MARGIN = 0.05
 class Encoder(Protocol):
     """Interface of an embedding model, such as InBedder or SentenceTransformer."""
 
-    def encode(self, texts: list[str], /) -> Any:
-        """Embed texts; returns vectors of shape (n, d)."""
+    def encode(self, queries: list[Any], /) -> Any:
+        """Embed queries, which are texts or whatever the model reads; returns vectors of shape (n, d)."""
 
 
 def compute_task_vectors(
-    queries: Sequence[str],
+    queries: Sequence[Any],
     task_ids: Sequence[Any] | Array,
     model: str | Encoder = BASE_NAME,
     *,
@@ -47,7 +47,8 @@ def compute_task_vectors(
     """Compute the mean vector of some queries of each task (equation 4).
 
     Args:
-        queries: n queries, each with its instruction in one text (equation 2).
+        queries: n queries, as the model encodes them. A model by name, or one of plain texts, takes instruction and query in one
+            text (equation 2); INSTRUCTOR, which does not pool the instruction, needs both (``data_cube``).
         task_ids: Task of each query, shape (n,).
         model: An embedding model, or the id or folder of a sentence-transformers model, such as hkunlp/instructor-large.
         sample: Maximum number of queries per task, sampled at random (n_t, which the paper does not give).
@@ -65,10 +66,11 @@ def compute_task_vectors(
     rng = np.random.default_rng(seed)
     _, rows_by_task = _group_rows(task_ids, len(queries))
     sampled = [rows if len(rows) <= sample else rng.choice(rows, sample, replace=False) for rows in rows_by_task]
-    texts = [queries[int(row)] for rows in sampled for row in rows]
-    if not texts:
+    sampled_queries = [queries[int(row)] for rows in sampled for row in rows]
+    if not sampled_queries:
         return np.empty((0, 0))
-    vectors = np.asarray(embed_sentences(texts, model) if isinstance(model, str) else model.encode(texts), dtype=np.float64)
+    encoded = embed_sentences(sampled_queries, model) if isinstance(model, str) else model.encode(sampled_queries)
+    vectors = np.asarray(encoded, dtype=np.float64)
     parts = np.split(vectors, np.cumsum([len(rows) for rows in sampled])[:-1])
     return np.stack([part.mean(axis=0) for part in parts])
 

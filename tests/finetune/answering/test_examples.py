@@ -68,9 +68,9 @@ def test_as_many_masks_as_the_answer_has_tokens():
 def test_causal_labels_are_the_answer_and_the_end():
     tokenizer = TOKENIZERS["byte-level"]()
     examples = make_causal_examples(tokenizer, ROWS, answer_format(max_answer_tokens=30))
-    prompts = PromptTokenizer(tokenizer, get_template(), 96 - 31)([r.text for r in ROWS], [r.instruction for r in ROWS])
-    for example, prompt, row in zip(examples, prompts, ROWS, strict=True):
+    for example, row in zip(examples, ROWS, strict=True):
         answer = tokenizer(row.answer, add_special_tokens=False, split_special_tokens=True)["input_ids"][:30]
+        (prompt,) = PromptTokenizer(tokenizer, get_template(), 96 - len(answer) - 1)([row.text], [row.instruction])
         size = len(prompt.ids)
         assert np.array_equal(example["input_ids"][:size], prompt.ids)
         assert set(example["labels"][:size].tolist()) == {IGNORE_INDEX}
@@ -107,6 +107,25 @@ def test_masks_replace_the_answers_tokens_of_the_joined_string(name):
         ids = example["input_ids"].copy()
         ids[ids == tokenizer.mask_token_id] = example["labels"]
         assert ids.tolist() == tokenizer(joined)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("make_examples", "name", "settings"),
+    [
+        (make_causal_examples, "byte-level", {}),
+        (make_causal_examples, "llama-like", {"answer_prefix": " "}),
+        (make_masked_examples, "roberta", {"mask_length": "answer"}),
+    ],
+)
+def test_a_long_text_leaves_room_for_its_own_answer_only(make_examples, name, settings):
+    tokenizer = TOKENIZERS[name]()
+    rows = [Row("a " * 500, "Why?", answer, "f") for answer in ("", "b", "c d e f g", " ".join("hijklmnop"))]
+    examples = make_examples(tokenizer, rows, answer_format(max_answer_tokens=20, **settings))
+    counts = [int((example["labels"] != IGNORE_INDEX).sum()) for example in examples]
+    assert counts[0] == 1 <= counts[1] < counts[2] < counts[3] <= 20
+    for example, row, count in zip(examples, rows, counts, strict=True):
+        (prompt,) = PromptTokenizer(tokenizer, get_template(), 96 - count)([row.text], [row.instruction])
+        assert 95 <= len(prompt.ids) + count == len(example["input_ids"]) <= 96
 
 
 def test_an_alpaca_row_without_input_has_no_input_block():

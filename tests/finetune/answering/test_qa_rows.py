@@ -85,9 +85,13 @@ def test_a_recipe_chooses_the_list(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["llama-2-7b", "llama-2-7b-qlora", "opt-1.3b", "opt-2.7b", "roberta-large"])
-def test_the_papers_recipes_use_nltks_list(name):
-    _, recipe = read_method(name)
-    assert (recipe.data.strip_stopwords, recipe.data.stopwords) == (True, "nltk")
+def test_the_papers_recipes_train_stripped_answers_as_they_are(name, tmp_path):
+    write(tmp_path / "d.jsonl", [{"input": "a", "instruction": "Where?", "output": "New York, NY"}])
+    changes = [f"data.folder={tmp_path}", "data.sources=[d.jsonl]"]
+    _, recipe = read_method(name, changes)
+    assert [row.answer for row in load_rows(recipe.data)] == ["New York, NY"]
+    _, recipe = read_method(name, [*changes, "data.strip_stopwords=true"])
+    assert [row.answer for row in load_rows(recipe.data)] == ["New York , NY"]
 
 
 def test_sources_apply_caps_answers_instructions_and_distractors(folder):

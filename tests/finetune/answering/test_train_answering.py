@@ -360,36 +360,42 @@ def test_weights_in_nf4_train_in_bfloat16_with_double_quantization(make_model, d
 
 
 @pytest.mark.parametrize(
-    ("recipe", "base"),
+    ("recipe", "base", "micro_batch"),
     [
-        ("opt-350m", "facebook/opt-350m"),
-        ("opt-1.3b", "facebook/opt-1.3b"),
-        ("opt-2.7b", "facebook/opt-2.7b"),
-        ("opt-6.7b", "facebook/opt-6.7b"),
-        ("llama-2-7b", "meta-llama/Llama-2-7b-hf"),
-        ("llama-2-7b-unstripped", "meta-llama/Llama-2-7b-hf"),
-        ("roberta-large", "FacebookAI/roberta-large"),
+        ("opt-350m", "facebook/opt-350m", 16),
+        ("opt-1.3b", "facebook/opt-1.3b", 8),
+        ("opt-2.7b", "facebook/opt-2.7b", 4),
+        ("opt-6.7b", "facebook/opt-6.7b", 8),
+        ("llama-2-7b", "meta-llama/Llama-2-7b-hf", 8),
+        ("llama-2-7b-unstripped", "meta-llama/Llama-2-7b-hf", 8),
+        ("roberta-large", "FacebookAI/roberta-large", 16),
     ],
 )
-def test_the_papers_recipes_have_the_settings_of_the_authors(recipe, base):
+def test_the_papers_recipes_have_the_settings_of_the_authors(recipe, base, micro_batch):
     settings = read_method(recipe, [])[1]
     training, (source,) = settings.training, settings.data.sources
     assert (settings.model, settings.max_length, training.output) == (base, 512, f"runs/{recipe}")
     assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (1, 64, 2e-5, 2000)
     assert (training.warmup, training.weight_decay, training.group_by_length, settings.data.skip_bad) == (0.03, 0, False, True)
-    assert settings.mask_length == ("answer" if recipe == "roberta-large" else 3)
-    is_stripped = recipe != "llama-2-7b-unstripped"
-    assert (settings.data.strip_stopwords, settings.data.stopwords) == (is_stripped, "nltk")
-    assert (source.hub, source.revision) == (("KomeijiForce/Inbedder-Pretrain-Data", "05bec95") if is_stripped else (None, None))
-    assert source.path == ("" if is_stripped else "qa_collection.json")
+    assert (training.token_mean, training.micro_batch) == ("micro-batch", micro_batch)
+    assert training.bf16 == (recipe in ("opt-6.7b", "llama-2-7b", "llama-2-7b-unstripped"))
+    assert settings.max_answer_tokens == (256 if recipe == "llama-2-7b-unstripped" else 40)
+    assert (settings.mask_length, settings.data.keep_unanswered) == (("answer", False) if "roberta" in recipe else (3, True))
+    assert (settings.data.strip_stopwords, settings.data.stopwords) == (False, "nltk")
+    is_on_hub = recipe != "llama-2-7b-unstripped"
+    assert (source.hub, source.revision) == (("KomeijiForce/Inbedder-Pretrain-Data", "05bec95") if is_on_hub else (None, None))
+    assert source.path == ("" if is_on_hub else "qa_collection.json")
 
 
 @pytest.mark.parametrize(
-    ("recipe", "base"), [("alpaca-opt-2.7b", "facebook/opt-2.7b"), ("alpaca-roberta-large", "FacebookAI/roberta-large")]
+    ("recipe", "base", "micro_batch"),
+    [("alpaca-opt-2.7b", "facebook/opt-2.7b", 4), ("alpaca-roberta-large", "FacebookAI/roberta-large", 16)],
 )
-def test_alpaca_baselines_have_the_settings_of_the_authors(recipe, base):
+def test_alpaca_baselines_have_the_settings_of_the_authors(recipe, base, micro_batch):
     settings = read_method(recipe, [])[1]
     training = settings.training
     assert (settings.model, settings.max_length, settings.data.strip_stopwords) == (base, 512, False)
     assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (3, 64, 2e-5, 2000)
+    assert (training.token_mean, training.micro_batch) == ("micro-batch", micro_batch)
+    assert (settings.data.keep_unanswered, training.bf16) == ("opt" in recipe, False)
     assert [source.hub for source in settings.data.sources] == ["tatsu-lab/alpaca"]

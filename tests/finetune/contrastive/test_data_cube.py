@@ -57,6 +57,23 @@ def test_a_row_without_a_negative_gets_another_positive_of_its_task(make_model, 
     assert_close(measure_margins(pairs[:1], model), [0.0])
 
 
+def test_task_vectors_pool_the_query_and_not_its_instruction(make_model, folder, monkeypatch):
+    name = make_model("headless-bert")
+    pairs, _ = load_training_pairs(make_recipe(name, folder))
+    task_vectors = []
+    monkeypatch.setattr(
+        "inbedder_finetune.contrastive.data_cube.arrange", lambda _tasks, _order, vectors, *_, **__: task_vectors.append(vectors)
+    )
+    make_data_cube_batches(pairs, Curriculum(model=name, instances=False), 2, seed=0)
+    model = InBedder(name, backbone="instructor")
+    tasks = sorted({row.task for row in pairs})
+    queries = [[row.query for row in pairs if row.task == task] for task in tasks]
+    vectors = [np.mean([model.encode(one.text, one.instruction) for one in query], axis=0) for query in queries]
+    assert_close(task_vectors[0], np.stack(vectors))
+    in_one_text = [np.mean([model.encode(one.instruction + one.text, "") for one in query], axis=0) for query in queries]
+    assert np.abs(task_vectors[0] - np.stack(in_one_text))[[bool(query[0].instruction) for query in queries]].max() > 1e-2
+
+
 def test_batches_are_of_one_task_and_go_from_easy_to_difficult(make_model, folder):
     name = make_model("headless-bert")
     pairs, _ = load_training_pairs(make_recipe(name, folder))

@@ -105,6 +105,36 @@ def test_entailed_hypotheses_are_positives_against_contradictions(tmp_path):
     ]
 
 
+def make_labelled(labels):
+    return [{"premise": "p", "hypothesis": f"h {label}", "label": label} for label in labels]
+
+
+@pytest.mark.parametrize("labels", [(1, 0), ("1", "0"), (True, False), ("entailed",), (None,)])
+def test_other_labels_of_pairs_are_refused(tmp_path, labels):
+    source = PairSource(write(tmp_path, make_labelled(labels)), "nli")
+    message = rf"row 1: label must be entailment, neutral or contradiction, not {labels[0]!r}"
+    hint = "; in pairs with labels 0 and 1, write entailment for 1 and contradiction for 0" if str(labels[0]) == "1" else r"\."
+    with pytest.raises(RecipeError, match=message + hint):
+        read_pairs(source, tmp_path)
+
+
+def test_pairs_with_labels_in_the_form_of_medi_are_told_their_format(tmp_path):
+    rows = [{"sentence1": "p", "sentence2": "h", "label": 1}]
+    with pytest.raises(RecipeError, match=r"row 1: task_id .*; pairs with labels are read by the source's format: nli"):
+        read_pairs(PairSource(write(tmp_path, rows)), tmp_path)
+
+
+def test_renamed_labels_train_with_and_without_hard_negatives(tmp_path):
+    name = write(tmp_path, make_labelled(["entailment", "contradiction", "-"]))
+    (pair,) = read_pairs(PairSource(name, "nli"), tmp_path)
+    assert (pair.query.text, pair.positive.text, pair.negatives[0].text) == ("p", "h entailment", "h contradiction")
+    data = PairData((PairSource(write(tmp_path, make_labelled(["entailment"]), "only.jsonl"), "nli"),), str(tmp_path))
+    with pytest.raises(RecipeError, match=r"No row of only.jsonl is left.* set the source's negatives to 0 to keep it"):
+        load_pairs(data)
+    (pair,) = read_pairs(PairSource("only.jsonl", "nli", negatives=0), tmp_path)
+    assert (pair.positive.text, pair.negatives) == ("h entailment", ())
+
+
 def test_sources_and_tasks_are_sampled_up_to_their_caps(tmp_path):
     rows = [{**GOOD, "query": ["Q: ", str(i)], "task_id": i % 2} for i in range(40)]
     name = write(tmp_path, rows)
