@@ -10,6 +10,7 @@ import numpy as np
 from inbedder.errors import InputError, format_value
 from inbedder.grouping.names.group_contents import KEYWORDS_PER_NAME, WORD, GroupContents
 from inbedder.grouping.names.namers import NAMERS, Namer, check_namer
+from inbedder.grouping.names.phrase_names import compute_stem
 from inbedder.prompting.words import is_none
 from inbedder.vectors.vectors import Vectors, normalize_vectors
 
@@ -95,12 +96,13 @@ def deduplicate_names(names: Sequence[str], words: Sequence[Sequence[str]], used
 
     Returns:
         k names that differ from each other and from the used names. The first of several equal names stays; each later one gets
-        its first keyword that makes it distinct, or else a number.
+        its first keyword that makes it distinct and is no form of a word in it, or else a number.
     """
     folded_names = {name.casefold() for name in used_names}
     distinct_names: list[str] = []
     for name, keywords in zip(names, words, strict=True):
-        longer_names = (f"{name}, {word}" for word in keywords if word not in WORD.findall(name.lower()))
+        stems = {compute_stem(word) for word in WORD.findall(name.lower())}
+        longer_names = (f"{name}, {word}" for word in keywords if compute_stem(word) not in stems)
         numbered_names = (f"{name} {number}" for number in range(2, len(folded_names) + 3))
         distinct_names.append(
             next(each for each in (name, *longer_names, *numbered_names) if each.casefold() not in folded_names)

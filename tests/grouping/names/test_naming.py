@@ -102,6 +102,7 @@ def test_no_name_occurs_twice_in_any_case():
     ]
     assert deduplicate_names(["a", "a 2", "a"], [[], [], []]) == ["a", "a 2", "a 3"]
     assert deduplicate_names(["a", "b"], [["x"], ["y"]], used_names=["A"]) == ["a, x", "b"]
+    assert deduplicate_names(["Book"], [["books", "author"]], used_names=["book"]) == ["Book, author"]
 
 
 def test_a_group_is_mixed_if_few_of_its_answers_contain_its_keywords():
