@@ -344,7 +344,7 @@ class EncodingOptions(CheckedOptions):
     template: str | PromptTemplate | None = make_option(
         None,
         "Prompt template: a name, or a pattern with {input} and {instruction}; chat is the tokenizer's own chat template; "
-        "default: the template of the model's training.",
+        "default: the template of the model's training, or else its chat template if it has one.",
         check=_resolve_template,
     )
     max_length: int = make_option(

@@ -11,10 +11,10 @@ from typing import Any
 from inbedder.arguments import check_positive_integer
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.protocol import Backbone, check_pooling, needs_decoding
-from inbedder.errors import InputError
+from inbedder.errors import InputError, TemplateError
 from inbedder.options import NO_SECOND_MODEL, EncodingOptions, Reencoding, Sampling
 from inbedder.prompting.chat_templates import resolve_chat_template
-from inbedder.prompting.templates import PromptTemplate, get_template
+from inbedder.prompting.templates import DEFAULT_TEMPLATE, PromptTemplate, get_template
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +43,7 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         raise InputError(f"mask_length is for masked LMs, and {name} is a {backbone.kind} model. Leave it out.")
     if not options.constrained_decoding and backbone.kind != "masked":
         raise InputError(f"constrained_decoding is for masked LMs, and {name} is a {backbone.kind} model. Leave it out.")
-    template = get_template(options.template if options.template is not None else settings.template)
-    template = _resolve_template(template, backbone, settings, name)
+    template = _choose_template(options.template, backbone, settings, name)
     is_bare = template.without_template or backbone.without_template or settings.prompts is not None
     max_new_tokens = options.max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens
     beside = _choose_first(options.beside, settings.beside, NO_SECOND_MODEL)
@@ -67,13 +66,24 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
     )
 
 
-def _resolve_template(template: PromptTemplate, backbone: Backbone, settings: Settings, name: str) -> PromptTemplate:
-    """Fill in the model's chat template; warn of another template if the model has one and was not trained for the other."""
+def _choose_template(requested: str | PromptTemplate | None, backbone: Backbone, settings: Settings, name: str) -> PromptTemplate:
+    """Choose the requested template, that of training, the model's own chat template, or the default, in this order.
+
+    Warn of another template if the model has a chat template and was not trained for the other.
+    """
+    can_chat = settings.template is None and backbone.continues_prompt and bool(backbone.tokenizer.chat_template)
+    if requested is None and can_chat:
+        try:
+            return resolve_chat_template(get_template("chat"), backbone.tokenizer)
+        except TemplateError as error:
+            logger.warning("%s The template %r is used.", error, DEFAULT_TEMPLATE)
+            return get_template()
+    template = get_template(requested if requested is not None else settings.template)
     if template.system is not None and not backbone.continues_prompt:
         raise InputError(
             f"template={template.name!r} is for causal LMs, and {name} is a {backbone.kind} model. Choose another one."
         )
-    if template.system is None and settings.template is None and backbone.continues_prompt and backbone.tokenizer.chat_template:
+    if template.system is None and can_chat:
         _warn_of_chat_template(name, template.name)
     return resolve_chat_template(template, backbone.tokenizer)
 

@@ -110,8 +110,25 @@ def test_another_template_is_warned_of_once_per_model(make_chat_model, caplog):
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert "has a chat template, and its prompts use the template 'compact'" in record.getMessage()
-    InBedder(make_chat_model("phi-4"))
+    InBedder(make_chat_model("phi-4"), template="inbedder")
     assert len(caplog.records) == 2
+
+
+def test_an_untrained_model_with_a_chat_template_is_read_as_a_chat(make_chat_model, caplog):
+    folder = make_chat_model("qwen3")
+    model = InBedder(folder)
+    assert model.spec.key() == InBedder(folder, template="chat").spec.key()
+    assert model.template.closing and not caplog.records
+
+
+def test_a_chat_template_that_cannot_be_used_leaves_the_default_and_says_so(make_model, tmp_path, caplog):
+    folder = write_chat_model(make_model("opt"), tmp_path / "twice", "qwen3")
+    (tmp_path / "twice" / "chat_template.jinja").write_text("{{ messages[-1]['content'] }}{{ messages[-1]['content'] }}")
+    assert InBedder(folder).template.name == "inbedder"
+    (record,) = caplog.records
+    assert "does not hold the user message once" in record.getMessage()
+    with pytest.raises(TemplateError, match="does not hold the user message once"):
+        InBedder(folder, template="chat")
 
 
 def test_no_warning_for_chats_trained_and_plain_models(make_chat_model, make_model, tmp_path, caplog):
