@@ -29,7 +29,7 @@ from inbedder.options import Options, Sampling, make_signature
 from inbedder.prompting.templates import PromptTemplate, check_strings, check_texts, resolve_instruction, skip_blank
 from inbedder.prompting.tokenization import PromptTokenizer
 from inbedder.vector_spec import VectorSpec
-from inbedder.vectors.vectors import Vector, VectorRows, Vectors, similarity
+from inbedder.vectors.vectors import Vector, VectorFormat, VectorRows, Vectors, similarity
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -200,6 +200,10 @@ class InBedder:
     def encode(self, texts: None = None, instruction: Instruction = None, **options: Unpack[ArrayKwargs]) -> Vectors: ...
     @overload
     def encode(
+        self, texts: Texts, instruction: Instruction, *, return_answers: Literal[True], **options: Unpack[ArrayKwargs]
+    ) -> tuple[Vectors, list[str]]: ...
+    @overload
+    def encode(
         self, texts: Texts, instruction: Instruction = None, *, convert_to_tensor: Literal[True], **options: Unpack[EncodeKwargs]
     ) -> torch.Tensor: ...
     @overload
@@ -217,6 +221,7 @@ class InBedder:
         precision: PrecisionName | None = None,
         show_progress_bar: bool | None = None,
         filter_words: Sequence[str] = (),
+        return_answers: bool = False,
         **kwargs: Any,
     ) -> Any:
         """Embed texts under an instruction.
@@ -233,12 +238,15 @@ class InBedder:
                 model's option.
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
             filter_words: Words whose hidden states are left out of an answer's mean (paper, section 4.3).
+            return_answers: Whether to return the answers to the instruction, too. Masked LMs, and causal ones with 1st-gen,
+                compute both in one pass, unless there is a cache.
             **kwargs: Keywords of sentence-transformers: ``sentences``, ``prompt`` and ``prompt_name`` (instructions),
                 ``convert_to_tensor``, ``convert_to_numpy``, ``device``. All others raise an error.
 
         Returns:
             float32, shape (n, d), or (d,) for one string. Row i is the vector of text i. "re-enc" returns ``ReencodedVectors``.
-            int8 or uint8 under another precision, and of binary ones a byte for eight dimensions.
+            int8 or uint8 under another precision, and of binary ones a byte for eight dimensions. With ``return_answers`` a tuple
+            of these vectors and the answers, a list of n strings as from ``answer``.
 
         Raises:
             InputError: If a text is not a string, the numbers of instructions and texts differ, a keyword is unknown, or
@@ -252,6 +260,10 @@ class InBedder:
         vector_format = self.pipeline.choose_format(normalize_embeddings, truncate_dim, precision)
         run_options, defaults = RunOptions(batch_size, show_progress_bar), self.pipeline.defaults
         options = asdict(run_options) | asdict(vector_format)
+        if return_answers:
+            if kwargs or filter_words:
+                raise InputError("return_answers takes no other keywords than those of the vectors. Leave them out.")
+            return self._encode_and_answer(texts, instruction, run_options, vector_format)
         if kwargs:
             return encode_with_kwargs(self, defaults, texts, instruction, kwargs, options | {"filter_words": filter_words})
         instruction = skip_blank(instruction) if defaults.asks else instruction
@@ -271,6 +283,29 @@ class InBedder:
             return self.encode([""], defaults.any, **options)[:0]
         vectors = self.pipeline.embed(rows, [(each,) for each in instructions], words, run_options, vector_format)[0]
         return vectors[0] if isinstance(texts, str) else vectors
+
+    def _encode_and_answer(
+        self, texts: Texts | None, instruction: Instruction, run_options: RunOptions, vector_format: VectorFormat
+    ) -> tuple[Vectors, list[str]]:
+        """Embed and answer texts, in one pass unless words are filtered or answers re-encoded."""
+        rows, instructions = self._check_question(texts, instruction)
+        encoding = self.options.encoding
+        if not rows or self.pooling == "re-enc" or encoding.filter_words:
+            options = asdict(run_options)
+            return self.encode(texts, instruction, **options, **asdict(vector_format)), self.answer(rows, instructions, **options)
+        answering = Sampling(encoding.sampling.max_new_tokens)
+        vectors, scored = self.pipeline.embed_and_answer(rows, instructions, answering, run_options, vector_format)
+        threshold = float(encoding.min_confidence or 0)
+        return vectors[0] if isinstance(texts, str) else vectors, [row[0].select_text(threshold) for row in scored]
+
+    def _check_question(self, texts: Texts | None, instruction: Instruction) -> tuple[list[str], list[str]]:
+        """Check texts and the instructions that a model is to answer: n texts and n instructions."""
+        if instruction is None or (isinstance(instruction, str) and not instruction.strip()):
+            raise InputError('An answer needs an instruction. Pass a question, or "@generic".')
+        rows, instructions = check_texts(texts, instruction)
+        warn_of_unreadable(rows, self)
+        check_answers(self.backbone, self.name)
+        return rows, instructions
 
     def encode_many(
         self,
@@ -492,13 +527,9 @@ class InBedder:
             >>> len(InBedder().answer(["The soup was cold."], "What is the complaint about?"))
             1
         """
-        if instruction is None or (isinstance(instruction, str) and not instruction.strip()):
-            raise InputError('answer needs an instruction. Pass a question, or "@generic".')
-        rows, instructions = check_texts(texts, instruction)
-        warn_of_unreadable(rows, self)
+        rows, instructions = self._check_question(texts, instruction)
         max_new_tokens = self.options.encoding.sampling.max_new_tokens
         sampling = Sampling(max_new_tokens, n, temperature, top_p, seed if temperature else 0)
-        check_answers(self.backbone, self.name)
         threshold = check_probability("min_confidence", min_confidence)
         threshold = float(self.options.encoding.min_confidence or 0) if threshold is None else threshold
         scored = self.pipeline.runner.answer(rows, instructions, sampling, RunOptions(batch_size, show_progress_bar))

@@ -449,6 +449,42 @@ def test_without_a_question_every_pooling_gives_the_same_vector(with_base_encode
 def test_an_answer_needs_a_question(model):
     with pytest.raises(InputError, match='Pass a question, or "@generic"'):
         model.answer(TEXTS)
+    with pytest.raises(InputError, match='Pass a question, or "@generic"'):
+        model.encode(TEXTS, None, return_answers=True)
+
+
+@pytest.mark.parametrize("pooling", [None, "avg-gen", "avg-ppt", "re-enc"])
+@pytest.mark.parametrize("family", ["opt", "llama", "bert", "roberta", "t5"])
+def test_vectors_come_with_their_answers(make_model, family, pooling):
+    model = InBedder(make_model(family), **({} if pooling is None else {"pooling": pooling}))
+    vectors, answers = model.encode(TEXTS, "What?", return_answers=True)
+    assert_close(vectors, model.encode(TEXTS, "What?"))
+    assert answers == model.answer(TEXTS, "What?")
+    vector, (answer,) = model.encode(TEXTS[0], "What?", return_answers=True)
+    assert_close(vector, vectors[0])
+    assert answer == answers[0]
+
+
+@pytest.mark.parametrize(("family", "layer"), [("opt", -1), ("llama", 1), ("bert", -1)])
+def test_vectors_and_answers_are_read_in_one_pass(make_model, monkeypatch, family, layer):
+    model = InBedder(make_model(family), layer=layer)
+    expected = model.encode(TEXTS, "What?"), model.answer(TEXTS, "What?")
+    for method in ("embed", "answer"):
+        monkeypatch.delattr(type(model.backbone), method)
+    vectors, answers = model.encode(TEXTS, "What?", return_answers=True)
+    assert_close(vectors, expected[0])
+    assert answers == expected[1]
+
+
+def test_vectors_with_answers_take_the_formats_and_the_cache(make_model, tmp_path):
+    model = InBedder(make_model("bert"), cache=tmp_path / "kept", min_confidence=0.5)
+    for _ in range(2):
+        vectors, answers = model.encode(TEXTS, "What?", return_answers=True, precision="int8", normalize_embeddings=True)
+        np.testing.assert_array_equal(vectors, model.encode(TEXTS, "What?", precision="int8", normalize_embeddings=True))
+        assert answers == model.answer(TEXTS, "What?")
+    assert model.encode([], "What?", return_answers=True)[1] == []
+    with pytest.raises(InputError, match="return_answers takes no other keywords"):
+        model.encode(TEXTS, "What?", return_answers=True, filter_words=["the"])
 
 
 def test_vectors_of_the_base_encoder_are_cached_under_its_name(make_model, tmp_path, with_base_encoder):

@@ -202,13 +202,36 @@ class CausalBackbone(TransformersBackbone):
         self, prompts: Sequence[PromptTokens], sampling: Sampling, kv_cache: KVCache | None = None
     ) -> list[list[ScoredAnswer]]:
         """Answer one batch; see ``Backbone.answer``. With ``kv_cache`` only what follows each cached text is read."""
+        return self._generate(self.model, prompts, sampling, kv_cache)
+
+    def embed_and_answer(
+        self,
+        prompts: Sequence[PromptTokens],
+        pooling: str,
+        layer: int,
+        sampling: Sampling,
+        answering: Sampling,
+        **cached_texts: Any,
+    ) -> list[tuple[Tensor, list[ScoredAnswer]]]:
+        """Pool and answer one batch, for 1st-gen in one pass; see ``Backbone.embed_and_answer``."""
+        if pooling != "1st-gen" or answering.temperature or self.reads_padding:
+            return super().embed_and_answer(prompts, pooling, layer, sampling, answering, **cached_texts)
+        with torch.inference_mode():
+            layer = check_layer(layer, self.num_layers)
+            model, states = capture_layer(self.model, get_called_body(self.model), layer, self.num_layers)
+            answers = self._generate(model, prompts, answering, **cached_texts)
+            return list(zip(states[0][:, -1].float(), answers, strict=True))
+
+    def _generate(
+        self, model: PreTrainedModel, prompts: Sequence[PromptTokens], sampling: Sampling, kv_cache: KVCache | None = None
+    ) -> list[list[ScoredAnswer]]:
         inputs, past_key_values = self._start(prompts, "left", kv_cache)
         inputs.pop("position_ids", None)
         past_length = inputs["attention_mask"].shape[1] - inputs["input_ids"].shape[1]
         inputs["input_ids"] = F.pad(inputs["input_ids"], (past_length, 0), value=self.pad_id)  # generate takes all ids
         numbers = sample_uniform_numbers(prompts, sampling, sampling.max_new_tokens)
         length = inputs["input_ids"].shape[1]
-        return generate_answers(self.model, self.tokenizer, inputs, sampling, numbers, length, past_key_values)
+        return generate_answers(model, self.tokenizer, inputs, sampling, numbers, length, past_key_values)
 
     @torch.inference_mode()
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:

@@ -214,11 +214,14 @@ class LateInteractionBackbone(MaskedBackbone):
             is_pooled &= ids[positions] != self.end
         return masked_mean(states[positions].float(), is_pooled)
 
-    def _score_masks(self, prompts: Sequence[PromptTokens]) -> tuple[Tensor, Tensor]:
+    def _score_masks(self, prompts: Sequence[PromptTokens]) -> tuple[Tensor, Tensor, Tensor]:
         packed = self._pack(prompts)
+        scratch = Scratch() if self.model.device.type == "cpu" else None
         is_mask = torch.arange(packed.pairs["input_ids"].shape[1], device=self.model.device)[None] < packed.num_masks
-        model = with_float32_head(limit_to_positions(self.model, self.body, is_mask))
-        text_states, _ = read_texts(self.text_body, packed)
-        logits = model(**packed.pairs, text_states=text_states).logits
+        model, pair_states = capture_layer(self.model, self.body, self.num_layers, self.num_layers)
+        model = with_float32_head(limit_to_positions(model, get_body(model), is_mask))
+        text_states, states = read_texts(self.text_body, packed, scratch)
+        logits = model(**packed.pairs, text_states=text_states, scratch=scratch).logits
+        vectors = combine(self.model, pair_states[0][0], states, packed)
         ids, _ = pad([prompt.ids for prompt in prompts], get_pad_id(self.tokenizer))
-        return logits.view(len(prompts), self.mask_length, -1).float(), ids.to(self.model.device)
+        return vectors, logits.view(len(prompts), self.mask_length, -1).float(), ids.to(self.model.device)

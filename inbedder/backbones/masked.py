@@ -226,7 +226,29 @@ class MaskedBackbone(TransformersBackbone):
 
         An answer's confidence is measured on the logits before any of this, over its masks up to the end token.
         """
-        logits, ids = self._score_masks(prompts)
+        return self._choose_answers(prompts, *self._score_masks(prompts)[1:], sampling)
+
+    def embed_and_answer(
+        self,
+        prompts: Sequence[PromptTokens],
+        pooling: str,
+        layer: int,
+        sampling: Sampling,
+        answering: Sampling,
+        **cached_texts: Any,
+    ) -> list[tuple[Tensor, list[ScoredAnswer]]]:
+        """Pool and answer one batch, by default in one pass; see ``Backbone.embed_and_answer``."""
+        is_last = check_layer(layer, self.num_layers) == self.num_layers
+        if pooling != "avg-gen" or not is_last or self.reads_padding:
+            return super().embed_and_answer(prompts, pooling, layer, sampling, answering, **cached_texts)
+        with torch.inference_mode():
+            vectors, logits, ids = self._score_masks(prompts)
+            return list(zip(vectors, self._choose_answers(prompts, logits, ids, answering), strict=True))
+
+    def _choose_answers(
+        self, prompts: Sequence[PromptTokens], logits: Tensor, ids: Tensor, sampling: Sampling
+    ) -> list[list[ScoredAnswer]]:
+        """Fill the masks of one batch from their scores and the prompts' ids."""
         normalizers = logits.logsumexp(-1, keepdim=True)
         numbers = sample_uniform_numbers(prompts, sampling, self.mask_length).to(logits.device)
         if self.constrained_decoding:
@@ -253,11 +275,18 @@ class MaskedBackbone(TransformersBackbone):
             foreign_sets.append([bool(scripts) and not token_scripts <= scripts for token_scripts in sets])
         return torch.tensor(foreign_sets)[:, set_of]
 
-    def _score_masks(self, prompts: Sequence[PromptTokens]) -> tuple[Tensor, Tensor]:
-        """Score the masks of one batch: float32 logits (batch, masks, vocabulary), and the prompts' ids (batch, length)."""
+    def _score_masks(self, prompts: Sequence[PromptTokens]) -> tuple[Tensor, Tensor, Tensor]:
+        """Score the masks of one batch.
+
+        Returns:
+            The prompts' vectors by default, float32, shape (batch, d); logits, float32, shape (batch, masks, vocabulary); and the
+            prompts' ids, shape (batch, length).
+        """
         inputs, is_mask = self._make_inputs(prompts)
-        model = with_float32_head(limit_to_positions(self.model, self._last_mixing, is_mask))
-        return model(**inputs).logits.float(), inputs["input_ids"]
+        limited = limit_to_positions(self.model, self._last_mixing, is_mask)
+        model, states = capture_layer(limited, get_body(limited), self.num_layers, self.num_layers)
+        logits = with_float32_head(model)(**inputs).logits.float()
+        return states[0].float().mean(1), logits, inputs["input_ids"]
 
     def _fill_masks_independently(self, logits: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
         """Choose each mask's token on its own: logits (batch, masks, vocabulary) -> ids (batch, n, masks)."""

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.padding_check import make_example_prompts, split_by_length
+from inbedder.backbones.traits import BackboneTraits
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.io.files import atomic_write
@@ -43,6 +44,7 @@ class OnnxMaskedBackbone(MaskedBackbone):
     """A masked LM whose vectors come from an int8 graph."""
 
     runs_side_by_side = False  # ONNX Runtime has threads of its own
+    embed_and_answer = BackboneTraits.embed_and_answer  # torch's model answers, the graph embeds
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
         """Find or export the graph of a float32 model on a CPU; reject any other model, or one that cannot be exported."""

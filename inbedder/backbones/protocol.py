@@ -115,6 +115,30 @@ class Backbone(Protocol):
         """
         ...
 
+    def embed_and_answer(
+        self,
+        prompts: Sequence[PromptTokens],
+        pooling: str,
+        layer: int,
+        sampling: Sampling,
+        answering: Sampling,
+        **cached_texts: Any,
+    ) -> list[tuple[Tensor, list[ScoredAnswer]]]:
+        """Pool and answer one batch of prompts, in one pass where both read the same states.
+
+        Args:
+            prompts: Tokenized prompts, with mask tokens for a masked LM.
+            pooling: As for ``embed``.
+            layer: As for ``embed``.
+            sampling: As for ``embed``.
+            answering: As ``sampling`` of ``answer``.
+            **cached_texts: Keyword arguments of ``embed`` and ``answer`` of causal models that cache texts.
+
+        Returns:
+            For each prompt its vector, as from ``embed``, and its answers, as from ``answer``.
+        """
+        ...
+
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
         """Apply the answer head to vectors of the last layer.
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from inbedder.backbones.transformer import find_position_limit, get_dtype_name, get_pad_id
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from inbedder.backbones.confidence import ScoredAnswer
+    from inbedder.backbones.protocol import Backbone
+    from inbedder.options import Sampling
+    from inbedder.prompting.tokenization import PromptTokens
 
 
 class BackboneTraits:
@@ -26,6 +33,19 @@ class BackboneTraits:
     weight_files: Any = None
     num_layers: int
     position_limit: int | None
+
+    def embed_and_answer(
+        self: Backbone,
+        prompts: Sequence[PromptTokens],
+        pooling: str,
+        layer: int,
+        sampling: Sampling,
+        answering: Sampling,
+        **cached_texts: Any,
+    ) -> list[tuple[Tensor, list[ScoredAnswer]]]:
+        """Pool and answer one batch in two passes; see ``Backbone.embed_and_answer``."""
+        vectors = self.embed(prompts, pooling, layer, sampling, **cached_texts)
+        return list(zip(vectors, self.answer(prompts, answering, **cached_texts), strict=True))
 
 
 class TransformersBackbone(BackboneTraits):

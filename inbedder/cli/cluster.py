@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,7 @@ from inbedder.cli.assign import check_save_folders, save_groupings
 from inbedder.cli.cluster_output import Title, choose_title, write_groups
 from inbedder.cli.crosstab_tables import CrossTabOptions, CrossTabulation
 from inbedder.cli.deferred_errors import DeferredErrors
-from inbedder.cli.inputs import TableOptions, embed_texts, load_embedder
+from inbedder.cli.inputs import TableOptions, embed_guided, load_embedder
 from inbedder.cli.model_options import with_cluster_options, with_model_options
 from inbedder.cli.shared_options import (
     INPUT,
@@ -161,9 +162,10 @@ def _cluster_texts(
 
     if one_question:
         return [cluster_texts(texts, instructions, k=counts[0], **options)]
-    print_stage(f"Embedding {format_count(len(texts), 'text')} under {format_count(len(instructions), 'question')}.")
-    vectors_by_instruction = embed_texts(options["model"], texts, instructions, guided, options["batch_size"])
-    print_stage("Grouping and answering.")
+    print_stage(f"Reading {format_count(len(texts), 'text')} under {format_count(len(instructions), 'question')}, and grouping.")
+    vectors: Sequence[Any] = [None] * len(instructions)
+    if guided is not None:
+        vectors = embed_guided(options["model"], texts, instructions, guided, options["batch_size"], "float32")
     apart_from = options.pop("apart_from", None)  # no question is grouped apart from itself
     return deduplicate_group_names(
         [
@@ -171,10 +173,10 @@ def _cluster_texts(
                 texts,
                 instruction,
                 k=count,
-                embeddings=vectors,
+                embeddings=vectors_of_question,
                 apart_from=None if instruction == apart_from else apart_from,
                 **options,
             )
-            for instruction, count, vectors in zip(instructions, counts, vectors_by_instruction, strict=True)
+            for instruction, count, vectors_of_question in zip(instructions, counts, vectors, strict=True)
         ]
     )

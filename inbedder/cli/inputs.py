@@ -121,15 +121,6 @@ def embed_stream(embedder: InBedder, texts: TextStream, instruction: str | None,
     return width
 
 
-def embed_texts(
-    embedder: InBedder, texts: list[str], instructions: Sequence[str], guided: int | None, batch_size: int
-) -> Sequence[Any]:
-    """Embed texts in float32; ``guided`` is the sample size of ``embed_guided``, or None to encode all texts."""
-    if guided is not None:
-        return embed_guided(embedder, texts, instructions, guided, batch_size, "float32")
-    return list(embedder.encode_many(texts, instructions, batch_size=batch_size, precision="float32"))
-
-
 def embed_guided(
     embedder: InBedder,
     texts: list[str],

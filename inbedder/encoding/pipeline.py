@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.protocol import Backbone, check_answers
@@ -37,7 +38,7 @@ from inbedder.encoding.prompt_runner import PromptRunner, RunOptions
 from inbedder.encoding.protocols import Encoder
 from inbedder.encoding.reencode import ReencodedVectors, check_encoder, find_reencoder_revision, reencode
 from inbedder.errors import InputError, ModelError
-from inbedder.options import NO_SECOND_MODEL, ModelOptions, Options
+from inbedder.options import NO_SECOND_MODEL, ModelOptions, Options, Sampling
 from inbedder.prompting.templates import DefaultInstructions, PromptTemplate, choose_default_instructions, resolve_instruction
 from inbedder.prompting.tokenization import PromptTokenizer
 from inbedder.vector_spec import VectorSpec
@@ -228,6 +229,31 @@ class EncodingPipeline:
             ModelError: If a vector contains NaN or infinite values.
         """
         vectors = self.runner.pool(texts, instructions, filter_words, run_options)
+        return self._finish(vectors, texts, instructions, filter_words, run_options, vector_format)
+
+    def embed_and_answer(
+        self,
+        texts: Sequence[str],
+        instructions: Sequence[str],
+        answering: Sampling,
+        run_options: RunOptions,
+        vector_format: VectorFormat,
+    ) -> tuple[Vectors, list[list[ScoredAnswer]]]:
+        """Embed n texts and answer their instructions: shape (n, d), as from ``embed``, and n lists of answers."""
+        vectors, answers = self.runner.pool_and_answer(texts, instructions, answering, run_options)
+        single_instructions = [(instruction,) for instruction in instructions]
+        return self._finish(vectors, texts, single_instructions, (), run_options, vector_format)[0], answers
+
+    def _finish(
+        self,
+        vectors: Vectors,
+        texts: Sequence[str],
+        instructions: Sequence[tuple[str, ...]],
+        filter_words: Sequence[str],
+        run_options: RunOptions,
+        vector_format: VectorFormat,
+    ) -> Vectors:
+        """Subtract the instruction's vector from pooled states, append the second model's vectors, and format them."""
         if self.options.encoding.subtract_instruction:
             is_exact = self.backbone.compute_dtype.startswith("float32")
             self.instruction_vectors.subtract(

@@ -200,6 +200,10 @@ def _flatten(rows: Sequence[Sequence[Any]]) -> list[Any]:
     return [item for row in rows for item in row]
 
 
+def _strip(answers: Sequence[ScoredAnswer]) -> list[ScoredAnswer]:
+    return [answer._replace(text=answer.text.strip()) for answer in answers]
+
+
 class PromptRunner:
     """Reads prompts with a backbone and caches the results."""
 
@@ -309,8 +313,42 @@ class PromptRunner:
         results = run_prompts(self.tokenizer, texts, single_instructions, answer_batch, run_options, verb="Answering", **options)
         for rows, (row_answers,) in results:
             for row in rows:
-                answers[row] = [answer._replace(text=answer.text.strip()) for answer in row_answers]
+                answers[row] = _strip(row_answers)
         return answers
+
+    def pool_and_answer(
+        self, texts: Sequence[str], instructions: Sequence[str], answering: Sampling, run_options: RunOptions
+    ) -> tuple[Vectors, list[list[ScoredAnswer]]]:
+        """Pool each text's states under its instruction, and answer it, in one pass where the model can and nothing is cached.
+
+        Args:
+            texts: n texts, n at least 1.
+            instructions: n instructions.
+            answering: Length and number of answers, and how they are sampled.
+            run_options: Batch size and progress bar.
+
+        Returns:
+            Vectors as from ``pool``, shape (1, n, d), and answers as from ``answer``.
+        """
+        single_instructions = [(instruction,) for instruction in instructions]
+        if self.store is not None:
+            vectors = self.pool(texts, single_instructions, (), run_options)
+            return vectors, self.answer(texts, instructions, answering, run_options)
+        encoding = self.encoding
+        settings = (str(encoding.pooling), encoding.layer, encoding.sampling, answering)
+
+        def run_batch(batch: Sequence[Sequence[PromptTokens]]) -> list[list[tuple[Vectors, list[ScoredAnswer]]]]:
+            results = self.backbone.embed_and_answer([prompt for (prompt,) in batch], *settings, **self._cached_texts)
+            return [[(vector.cpu().numpy(), answers)] for vector, answers in results]
+
+        options: dict[str, Any] = {"max_tokens": self.max_batch_tokens, "side_by_side": self._runs_side_by_side}
+        results = run_prompts(self.tokenizer, texts, single_instructions, run_batch, run_options, verb="Reading", **options)
+        row_vectors: list[Any] = [None] * len(texts)
+        row_answers: list[list[ScoredAnswer]] = [[] for _ in texts]
+        for rows, ((vector, scored_answers),) in results:
+            for row in rows:
+                row_vectors[row], row_answers[row] = vector, _strip(scored_answers)
+        return np.stack(row_vectors)[None], row_answers
 
     def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
         """Look up pooled states in the cache by their keys."""

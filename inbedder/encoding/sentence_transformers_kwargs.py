@@ -11,7 +11,15 @@ from inbedder.encoding.protocols import Encoder
 from inbedder.errors import InputError, format_names, format_value
 from inbedder.prompting.templates import DefaultInstructions, PromptTemplate
 
-ENCODE_KWARGS = ("batch_size", "normalize_embeddings", "truncate_dim", "precision", "show_progress_bar", "filter_words")
+ENCODE_KWARGS = (
+    "batch_size",
+    "normalize_embeddings",
+    "truncate_dim",
+    "precision",
+    "show_progress_bar",
+    "filter_words",
+    "return_answers",
+)
 """Keywords of ``encode`` itself."""
 SUPPORTED_KWARGS = ("sentences", "inputs", "prompt", "prompt_name", "convert_to_tensor", "convert_to_numpy", "device")
 DEFAULT_KWARGS = {

@@ -215,10 +215,13 @@ def cluster(
     namer = find_namer(cluster_options.namer)
     run_options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     with check_language_once(is_checked=None if embeddings is None else True):
-        if embeddings is None:
-            vectors, instruction = encode_question(embedder, rows, wordings or instruction, **run_options)
-        else:
+        answers = None
+        if embeddings is not None:
             vectors = embeddings
+        elif isinstance(instruction, str) and embedder.backbone.answers:
+            vectors, answers = embedder.encode(rows, instruction, return_answers=True, precision="float32", **run_options)
+        else:
+            vectors, instruction = encode_question(embedder, rows, wordings or instruction, **run_options)
         question = None if instruction is None else str(instruction)
         answered_rows = None
         if cluster_options.no_answer:
@@ -229,7 +232,9 @@ def cluster(
         provenance = Provenance(embedder.spec, _put_first(question, wordings), used_options)
         if question is not None and not embedder.backbone.answers:
             logger.info("The model does not answer, so groups are named by the words of their texts.")
-        answers = provenance.answer(embedder, rows, _choose_rows_to_answer(rows, vectors, groups.labels), **run_options)
+        if answers is None:
+            rows_to_answer = _choose_rows_to_answer(rows, vectors, groups.labels)
+            answers = provenance.answer(embedder, rows, rows_to_answer, **run_options)
         merge = cluster_options.count == "auto"
         labels, left_out, notes = merge_duplicate_groups(answers, groups.labels, left_out=groups.left_out, merge=merge)
         fitting = mark_left_out(labels, left_out)

@@ -234,3 +234,19 @@ class QueuedBackbone:
         """Answer prompts in a pass that other requests may share."""
         answers: list[list[ScoredAnswer]] = self._queue.submit(self._backbone, "answer", (sampling,), prompts)
         return answers
+
+    def embed_and_answer(
+        self,
+        prompts: Sequence[PromptTokens],
+        pooling: str,
+        layer: int,
+        sampling: Sampling,
+        answering: Sampling,
+        **_cached_texts: Any,
+    ) -> list[tuple[Tensor, list[ScoredAnswer]]]:
+        """Embed and answer prompts in a pass that other requests may share."""
+        settings = (pooling, layer, sampling, answering)
+        results: list[tuple[Tensor, list[ScoredAnswer]]] = self._queue.submit(
+            self._backbone, "embed_and_answer", settings, prompts
+        )
+        return results

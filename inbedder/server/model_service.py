@@ -196,17 +196,40 @@ class ServedModel:
         Raises:
             RefusalError: If the request exceeds a limit, or the vectors cannot have that length.
         """
+        options: dict[str, Any] = {"truncate": truncate, "normalized": normalized, "precision": precision}
+        vectors, _, tokens = self.read_texts(texts, instruction, dimensions=dimensions, **options)
+        return vectors, tokens
+
+    def read_texts(
+        self,
+        texts: Sequence[str],
+        instruction: Instruction,
+        *,
+        truncate: str | None = None,
+        normalized: bool = True,
+        dimensions: int | None = None,
+        precision: PrecisionName | None = None,
+        return_answers: bool = False,
+    ) -> tuple[Vectors, list[str] | None, int]:
+        """Embed the texts of a request, as ``embed_texts`` does, and perhaps answer their instructions.
+
+        Returns:
+            Vectors, shape (n, d); n answers, or None without ``return_answers``; and the number of tokens.
+        """
         truncate_dim = self._check_dimensions(dimensions, instruction)
         encoder, tokens = self.prepare_prompts(texts, instruction, truncate)
         ticket = TICKET.get()
         before = 0 if ticket is None else ticket.submitted_prompts
         options: FormatKwargs = {"normalize_embeddings": normalized, "truncate_dim": truncate_dim, "precision": precision}
         options |= {"batch_size": self.settings.batch_size, "show_progress_bar": False}
-        vectors = encoder.encode(texts, instruction, **options)
+        if return_answers:
+            vectors, answers = encoder.encode(texts, instruction, return_answers=True, **options)
+        else:
+            vectors, answers = encoder.encode(texts, instruction, **options), None
         if ticket is not None and encoder.pipeline.store is not None:
             distinct_prompts = len(set(zip(texts, self.check(texts, instruction), strict=True)))
             self.metrics.hits.labels(self.name).inc(max(0, distinct_prompts - (ticket.submitted_prompts - before)))
-        return vectors, tokens
+        return vectors, answers, tokens
 
     def _check_dimensions(self, dimensions: int | None, instruction: Instruction) -> int | None:
         """Check a requested length of vectors, and return it for ``encode``: None for whole vectors."""

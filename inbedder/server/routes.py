@@ -109,6 +109,14 @@ def check_answer_size(model: ServedModel, size: int) -> None:
     hold_answer_bytes(size)
 
 
+def check_answering(model: ServedModel, instruction: Instruction) -> None:
+    """Reject a request for answers of a model that has none, or without an instruction."""
+    if not model.embedder.backbone.answers:
+        raise RefusalError(400, "This model embeds but does not answer.", field="model")
+    if instruction is None:
+        raise RefusalError(422, 'Send an instruction, such as "@generic".', field="instruction")
+
+
 def _encode_json(value: Any) -> Iterator[str]:
     """Encode a value piece by piece, so that an answer is in memory once."""
     check_cancelled()
@@ -133,10 +141,14 @@ def _embed_openai(model: ServedModel, fields: EmbeddingsRequest) -> bytes:
     options |= {"dimensions": fields.dimensions, "precision": fields.precision}
     number_bytes = NUMBER_BYTES[fields.encoding_format or "float"]
     check_answer_size(model, len(texts) * number_bytes * _count_numbers(model, instruction, fields.dimensions))
-    vectors, tokens = model.embed_texts(texts, instruction, **options)
+    if fields.return_answers:
+        check_answering(model, instruction)
+    vectors, answers, tokens = model.read_texts(texts, instruction, return_answers=fields.return_answers, **options)
     columns: dict[str, list[Any]] = {"embedding": _format_vectors(vectors, fields.encoding_format or "float")}
     if model.embedder.pipeline.store is not None:
         columns["id"] = [hash_entry(*pair).hex() for pair in zip(texts, model.check(texts, instruction), strict=True)]
+    if answers is not None:
+        columns["answer"] = answers
     rows = zip(*columns.values(), strict=True)
     data = [{"object": "embedding", "index": i, **dict(zip(columns, row, strict=True))} for i, row in enumerate(rows)]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
@@ -224,11 +236,8 @@ def _rerank_documents(model: ServedModel, fields: RerankRequest) -> bytes:
 
 def _answer_texts(model: ServedModel, fields: AnswersRequest) -> bytes:
     texts = [fields.input] if isinstance(fields.input, str) else fields.input
-    if not model.embedder.backbone.answers:
-        raise RefusalError(400, "This model embeds but does not answer.", field="model")
     instruction = model.skip_blank(fields.instruction)
-    if instruction is None:
-        raise RefusalError(422, 'Send an instruction, such as "@generic".', field="instruction")
+    check_answering(model, instruction)
     embedder, tokens = model.prepare_prompts(texts, instruction)
     sampling: dict[str, Any] = {"n": fields.n, "temperature": fields.temperature, "top_p": fields.top_p, "seed": fields.seed}
     options = {"batch_size": model.settings.batch_size, "show_progress_bar": False, **sampling}

@@ -51,6 +51,7 @@ class EmbeddingsRequest(BaseModel):
     truncate: Truncate | None = Field(default=None, description="Cut texts that are too long (END), or reject them (NONE).")
     normalized: bool = Field(default=True, description="Scale vectors to length 1.")
     precision: PrecisionName | None = Field(default=None, description="Number format of the vectors; null takes the model's.")
+    return_answers: bool = Field(default=False, description="Return the model's answer with each vector.")
     user: str | None = Field(default=None, description="Ignored.")
 
 
@@ -190,6 +191,7 @@ class Embedding(BaseModel):
     index: int
     embedding: list[float] | str
     id: str | None = Field(default=None, description="Id of the vector for /v1/clusters, if the server has a cache.")
+    answer: str | None = Field(default=None, description="The model's answer to the instruction, with return_answers.")
 
 
 class Embeddings(BaseModel):

@@ -207,7 +207,7 @@ def test_answers_are_in_a_script_of_text_or_question(multilingual, text, questio
         ids = torch.from_numpy(np.stack([prompts[0].ids])).long()
         logits = torch.zeros(1, 2, len(WORDS) + 7)
         logits[..., backbone.tokenizer.convert_tokens_to_ids([word, allowed[0]])] = torch.tensor([9.0, 5.0])
-        monkeypatch.setattr(backbone, "_score_masks", lambda _prompts, logits=logits, ids=ids: (logits.clone(), ids))
+        monkeypatch.setattr(backbone, "_score_masks", lambda _prompts, logits=logits, ids=ids: (None, logits.clone(), ids))
         ((answer,),) = backbone.answer(prompts[:1], Sampling())
         assert answer.text.split()[0] == (word if word in allowed else allowed[0])
         plain = copy(backbone)
@@ -220,7 +220,7 @@ def test_the_end_token_has_no_script(multilingual, monkeypatch):
     logits = torch.zeros(1, 2, len(WORDS) + 7)
     logits[0, 0, backbone.tokenizer.convert_tokens_to_ids("猫")] = logits[0, 1, backbone.end] = 9.0
     ids = torch.from_numpy(prompts[0].ids).long()[None]
-    monkeypatch.setattr(backbone, "_score_masks", lambda _prompts: (logits, ids))
+    monkeypatch.setattr(backbone, "_score_masks", lambda _prompts: (None, logits, ids))
     assert backbone.answer(prompts, Sampling())[0][0].text == "猫"
 
 

@@ -428,5 +428,5 @@ def test_one_text_is_no_texts(folder, monkeypatch, make_model, capsys):
     (folder / "one.txt").write_text("one row only")
     assert run(monkeypatch, "cluster", "one.txt", "-i", "What?", "-o", "out.csv", "--model", make_model("opt")) == 0
     errors = capsys.readouterr().err
-    assert "Embedding 1 text under 1 question." in errors
+    assert "Reading 1 text under 1 question, and grouping." in errors
     assert errors.count("Too few texts to name a group") == 1 and "form one group" not in errors

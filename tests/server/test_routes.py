@@ -63,7 +63,8 @@ def test_instruction_prompt_and_prompt_name_are_equivalent(client, tiny):
 def test_an_answer_that_would_be_too_long_is_refused_before_the_work(make_client, monkeypatch, path, fields):
     assert make_client(max_answer_bytes=10_000).post(path, json=fields).status_code == 200
     client = make_client(max_answer_bytes=5_000)
-    monkeypatch.setattr("inbedder.server.model_service.ServedModel.embed_texts", None)
+    for method in ("embed_texts", "read_texts"):
+        monkeypatch.setattr(f"inbedder.server.model_service.ServedModel.{method}", None)
     response = client.post(path, json=fields)
     assert response.status_code == 422
     assert "more than 5,000. Send fewer texts per request." in response.json()["error"]["message"]
@@ -235,6 +236,19 @@ def test_answers_are_those_of_the_model(client, tiny, make_client, make_model):
     assert encoder.post("/v1/answers", json={"input": "a"}).status_code == 400
     for invalid in ({"n": 0}, {"n": 17}, {"temperature": -1}, {"top_p": 0}, {"seed": -1}, {"min_confidence": 2}):
         assert client.post("/v1/answers", json={"input": "a", **invalid}).status_code == 422
+
+
+def test_vectors_come_with_answers_on_request(client, tiny, make_client, make_model):
+    fields = {"input": TEXTS, "instruction": QUESTION}
+    plain, both = (client.post("/v1/embeddings", json={**fields, **more}).json() for more in ({}, {"return_answers": True}))
+    assert [row.pop("answer") for row in both["data"]] == tiny.answer(TEXTS, QUESTION)
+    assert both["usage"] == plain["usage"]
+    vectors, answered_vectors = ([row["embedding"] for row in body["data"]] for body in (plain, both))
+    np.testing.assert_allclose(answered_vectors, vectors, atol=1e-5)
+    refused = client.post("/v1/embeddings", json={"input": "a", "return_answers": True})
+    assert refused.status_code == 422 and "@generic" in refused.text
+    encoder = make_client({"encoder": InBedder(make_model("headless-bert"), backbone="embedding")})
+    assert encoder.post("/v1/embeddings", json={**fields, "return_answers": True}).status_code == 400
 
 
 def test_requests_select_a_model_by_name_and_the_first_is_the_default(make_client, tiny):
