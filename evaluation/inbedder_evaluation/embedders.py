@@ -54,6 +54,8 @@ class Embedder:
     """Scores n pairs from first sentences, second sentences and conditions, for models without vectors."""
     encode_many: Callable[[Sequence[str], Sequence[str]], Vectors] | None = None
     """Turns n texts and m instructions into vectors, shape (m, n, d), faster than m calls of ``encode``; None if it cannot."""
+    count_tokens: Callable[[Sequence[str]], list[int]] | None = None
+    """Counts the tokens of n texts, special tokens included; None for models that are not of this package."""
 
 
 def make_embedders(
@@ -115,11 +117,25 @@ def make_embedders(
 
     spec = model.spec.contents()
     encode_many = None if guided or uninformative else partial(model.encode_many, batch_size=batch_size)
-    with_question = Embedder(name, revision, encode_instructed, model.prompt, instructed=True, spec=spec, encode_many=encode_many)
+    with_question = Embedder(
+        name,
+        revision,
+        encode_instructed,
+        model.prompt,
+        instructed=True,
+        spec=spec,
+        encode_many=encode_many,
+        count_tokens=partial(count_tokens, model),
+    )
     without_question = Embedder(
         f"{name}, no instruction", revision, encode_generic, lambda text, _: model.prompt(text, None), instructed=False, spec=spec
     )
     return [with_question if verbatim else use_training_prompts(with_question, model), without_question]
+
+
+def count_tokens(model: InBedder, texts: Sequence[str]) -> list[int]:
+    """Count the tokens of texts without a template, special tokens included."""
+    return [len(ids) for ids in model.tokenizer.tokenizer(list(texts))["input_ids"]]
 
 
 def use_training_prompts(embedder: Embedder, model: InBedder) -> Embedder:

@@ -28,7 +28,7 @@ from inbedder.errors import InbedderError, InputError, ModelError
 from inbedder.io.tables import read_rows
 from inbedder.prompting.templates import read_prompts
 from inbedder.vectors.vectors import Vectors, normalize_vectors
-from inbedder_evaluation.embedders import Embedder, make_embedders, make_mteb_embedders
+from inbedder_evaluation.embedders import Embedder, count_tokens, make_embedders, make_mteb_embedders
 from inbedder_evaluation.results import Cell, format_aligned, load_cells, make_table, save_cells
 from inbedder_evaluation.runner import center_vectors, describe_run
 from inbedder_evaluation.tasks.sets import find_set
@@ -177,8 +177,8 @@ def measure(questions: Questions, embedder: Embedder, language_model: InBedder, 
         accuracy, and the shares of answers that are no label (percent_without_label) and mean number of examples per prompt.
     """
     pool, queries = (embedder.encode(texts, questions.instruction) for texts in (questions.pool, questions.texts))
-    lengths = _count_tokens(language_model, questions.examples)
-    question_lengths = _count_tokens(language_model, questions.questions)
+    lengths = count_tokens(language_model, questions.examples)
+    question_lengths = count_tokens(language_model, questions.questions)
     contexts = [
         build_context([questions.examples[i] for i in ranks], [lengths[i] for i in ranks], length)
         for ranks, length in zip(rank_examples(pool, queries), question_lengths, strict=True)
@@ -191,10 +191,6 @@ def measure(questions: Questions, embedder: Embedder, language_model: InBedder, 
         "percent_without_label": 100 * float(np.mean([line not in known_labels for line in first_lines])),
         "examples_per_prompt": float(np.mean([context.count(SEPARATOR) for context in contexts])),
     }
-
-
-def _count_tokens(model: InBedder, texts: Sequence[str]) -> list[int]:
-    return [len(ids) for ids in model.tokenizer.tokenizer(list(texts))["input_ids"]]
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
