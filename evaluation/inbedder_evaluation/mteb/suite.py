@@ -29,17 +29,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.model_options import with_model_options
-from inbedder.errors import InbedderError, InputError
+from inbedder.errors import InbedderError, InputError, MissingExtraError
 from inbedder.io.files import hash_file
 from inbedder.models.bundled import resolve_name
 from inbedder_evaluation.embedders import Embedder, make_embedders
 from inbedder_evaluation.mteb.instructions import NO_INSTRUCTION, WORDINGS, InstructedSet, select_sets
 from inbedder_evaluation.mteb.results import save_cells_as_mteb
 from inbedder_evaluation.mteb.table import make_suite_table, make_wording_table
-from inbedder_evaluation.mteb_adapters import AbsEncoder, PromptType, describe, list_texts, load_mteb_model
 from inbedder_evaluation.results import Cell, format_aligned, load_cells, save_cells
 from inbedder_evaluation.runner import describe_run
 from inbedder_evaluation.tasks.task import TaskInfo, fingerprint
+
+try:
+    from inbedder_evaluation.mteb_adapters import AbsEncoder, PromptType, describe, list_texts, load_mteb_model
+except MissingExtraError as error:
+    if __name__ != "__main__":
+        raise
+    raise SystemExit(f"error: {error}") from error
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask

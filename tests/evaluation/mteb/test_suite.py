@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import mteb
 import numpy as np
@@ -178,3 +180,14 @@ def test_a_set_that_cannot_be_fetched_is_named(instructor, tmp_path, monkeypatch
     monkeypatch.setattr(type(tasks["STS12"]), "load_data", refuse)
     with pytest.raises(InputError, match=r"Cannot read mteb/sts12-sts from the hub \(ConnectionError: offline\)"):
         run("--model", instructor, "--backbone", "instructor", "--task", "STS12", "-o", tmp_path / "r.json")
+
+
+@pytest.mark.parametrize(("module", "start"), [("suite", "error: "), ("registry", "inbedder.errors.MissingExtraError: ")])
+def test_without_mteb_the_extra_is_named(module, start):
+    run_module = f"runpy.run_module('inbedder_evaluation.mteb.{module}', run_name='__main__')"
+    code = f"import runpy, sys; sys.modules['mteb'] = None; {run_module}"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    lines = result.stderr.splitlines()
+    assert result.returncode == 1
+    assert lines[-1] == f"{start}This needs mteb. Install it with: pip install './evaluation[mteb]' in the clone"
+    assert len(lines) == 1 or module != "suite"
