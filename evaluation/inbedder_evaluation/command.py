@@ -58,7 +58,7 @@ Hub = Annotated[bool, typer.Option("--hub", help="Add the papers' own sets from 
 Protocol = Annotated[
     str,
     typer.Option(
-        help="k-means, or paper (mini-batch k-means, one seed, texts cut at their start).",
+        help="k-means, or paper (mini-batch k-means, one seed, prompts cut at their start).",
         callback=lambda value: _check_protocol(value),
     ),
 ]

@@ -73,7 +73,7 @@ def test_the_papers_sets_are_measured_in_its_protocol(make_model, tmp_path):
     cells = load_cells(tmp_path / "l.json")
     assert {cell.task for cell in cells} == {"NYT two-criteria clustering, paper protocol"}
     encoding = cells[0].metadata["spec"]["encoding"]
-    assert (encoding["truncation_side"], encoding["max_length"]) == ("left", 64)
+    assert (encoding["truncation_side"], encoding["max_length"]) == ("prompt-left", 64)
 
 
 def test_the_re_encoder_is_that_of_the_shared_option(make_model, make_sentence_model):
