@@ -62,7 +62,7 @@ def make_embedders(
     model: str | InBedder,
     *,
     batch_size: int = 64,
-    uninformative: Callable[[str], Sequence[str]] | None = None,
+    uninformative: Callable[[str | None], Sequence[str]] | None = None,
     guided: int | None = None,
     verbatim: bool = False,
     **options: Any,
@@ -72,7 +72,8 @@ def make_embedders(
     Args:
         model: A model name, hub id or folder, or a loaded InBedder, to which the options are applied.
         batch_size: Maximum number of texts in one pass.
-        uninformative: Lists the words to leave out of the answer, given the instruction (paper, section 4.3).
+        uninformative: Lists the words to leave out of the answer, given the instruction that all texts share, or None where each
+            has its own (paper, section 4.3).
         guided: Number of texts to read under the instruction; the other vectors are mapped from generic ones (``encode_guided``).
         verbatim: Whether INSTRUCTOR models, trained on "Represent the ... for ...:", get the questions unchanged.
         **options: Further arguments of ``InBedder``, or of its ``replace`` when the model is loaded.
@@ -90,7 +91,7 @@ def make_embedders(
     if verbatim and model.template.name == "instructor":
         model = model.replace(template="prefix")  # the same pattern without a form for questions
     name = _name_of(model, options, uninformative is not None, guided)
-    words = [sorted(uninformative(""))] if uninformative else []
+    words = [[*uninformative(None), "and shared questions"]] if uninformative else []
     revision = fingerprint([], [model.spec.key(), *words, *([f"guided {guided}"] if guided else [])])
 
     @lru_cache(maxsize=1)
@@ -103,14 +104,8 @@ def make_embedders(
             return np.asarray(
                 model.encode_guided(texts, instruction, sample=guided, generic=generic_vectors, batch_size=batch_size)
             )
-        if uninformative is None or isinstance(instruction, str):
-            filter_words = uninformative(str(instruction)) if uninformative else ()
-            return model.encode(texts, instruction, batch_size=batch_size, filter_words=filter_words)
-        rows = [
-            model.encode([text], question, filter_words=uninformative(question))
-            for text, question in zip(texts, instruction, strict=True)
-        ]
-        return np.concatenate(rows)
+        filter_words = uninformative(instruction if isinstance(instruction, str) else None) if uninformative else ()
+        return model.encode(texts, instruction, batch_size=batch_size, filter_words=filter_words)
 
     def encode_generic(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
         return model.encode(texts, None, batch_size=batch_size)
