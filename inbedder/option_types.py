@@ -29,7 +29,7 @@ class ChangeableKwargs(TypedDict, total=False):
     layer: int
     template: str | PromptTemplate | None
     max_length: int
-    truncation_side: Literal["right", "left"]
+    truncation_side: Literal["right", "left", "prompt-right", "prompt-left"]
     max_new_tokens: int | None
     mask_length: int | None
     constrained_decoding: bool

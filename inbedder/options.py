@@ -34,8 +34,13 @@ if TYPE_CHECKING:
     from inbedder.prompting.templates import PromptTemplate
 
 DTYPES = ("float32", "bfloat16", "float16")
-TRUNCATION_SIDES = {"right": "end", "left": "start"}
-"""Which end of a long text is cut, by transformers' name of the side."""
+TRUNCATION_SIDES = {
+    "right": "end",
+    "left": "start",
+    "prompt-right": "end, template included,",
+    "prompt-left": "start, template included,",
+}
+"""What is cut of a long text, by transformers' name of the side; the last two cut the whole prompt."""
 NO_SECOND_MODEL = "none"
 """The value of ``beside`` that turns the second model off, whatever the model's settings say."""
 BASE_NAME = "all-MiniLM-L6-v2"
@@ -351,7 +356,10 @@ class EncodingOptions(CheckedOptions):
         512, "Maximum prompt length in tokens; longer texts are cut.", check=check_positive_integer, kind=int, shared=True
     )
     truncation_side: str = make_option(
-        "right", "Which end of a long text is cut: right (its end) or left (its start).", check=_check_side, shared=True
+        "right",
+        "Which end of a long text is cut: right (its end) or left (its start); prompt-right, prompt-left: of the whole prompt.",
+        check=_check_side,
+        shared=True,
     )
     max_new_tokens: int | None = make_option(
         None,

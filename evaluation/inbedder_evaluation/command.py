@@ -58,7 +58,7 @@ Hub = Annotated[bool, typer.Option("--hub", help="Add the papers' own sets from 
 Protocol = Annotated[
     str,
     typer.Option(
-        help="k-means, or paper (mini-batch k-means, one seed, texts cut at their start).",
+        help="k-means, or paper (mini-batch k-means, one seed, prompts cut at their start).",
         callback=lambda value: _check_protocol(value),
     ),
 ]
@@ -89,6 +89,9 @@ def evaluate(
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of k-means seeds. Default: 10.", show_default=False)] = None,
     limit: Annotated[int | None, typer.Option(min=10, help="Maximum number of rows of the table or of each known set.")] = None,
     protocol: Protocol = "k-means",
+    wording: Annotated[
+        str | None, typer.Option(help="Ask text evaluation in the words of INSTRUCTOR's base, large or xl.", show_default=False)
+    ] = None,
     predict: Predictions = None,
     mteb_results: Annotated[Path | None, typer.Option(help="Folder for the standard tasks' results in mteb's format.")] = None,
     text_column: TextColumn = None,
@@ -98,7 +101,9 @@ def evaluate(
     check_output(output, (".json",), None if data is None else str(data))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if table is not None:
-        _check_options_of_table([hub, instructions, criterion, compare, bi_encoder, predict, mteb_results, protocol != "k-means"])
+        _check_options_of_table(
+            [hub, instructions, criterion, compare, bi_encoder, predict, mteb_results, wording, protocol != "k-means"]
+        )
         models = collect_models(model, baseline, None)
         load_embedders = partial(_load_embedders, models, baseline, [], model_options)
         _measure_table(table, data, limit, task, load_embedders, output, seeds)
@@ -111,7 +116,8 @@ def evaluate(
     if any("=" not in pair for pair in criterion):
         raise typer.BadParameter("give column=question.", param_hint="--criterion")
     criteria = dict(pair.split("=", 1) for pair in criterion)
-    tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol, instructions, predict is not None), task)
+    sources = Data(data, hub, criteria, text_column, limit, protocol, instructions, predict is not None, wording)
+    tasks = build_tasks(sources, task)
     if data is not None and criteria and not text_column:
         print_text_columns(find_columns(str(data), None))
     models = collect_models(model, baseline, compare, bi_encoder)

@@ -54,13 +54,15 @@ class Embedder:
     """Scores n pairs from first sentences, second sentences and conditions, for models without vectors."""
     encode_many: Callable[[Sequence[str], Sequence[str]], Vectors] | None = None
     """Turns n texts and m instructions into vectors, shape (m, n, d), faster than m calls of ``encode``; None if it cannot."""
+    count_tokens: Callable[[Sequence[str]], list[int]] | None = None
+    """Counts the tokens of n texts, special tokens included; None for models that are not of this package."""
 
 
 def make_embedders(
     model: str | InBedder,
     *,
     batch_size: int = 64,
-    uninformative: Callable[[str], Sequence[str]] | None = None,
+    uninformative: Callable[[str | None], Sequence[str]] | None = None,
     guided: int | None = None,
     verbatim: bool = False,
     **options: Any,
@@ -70,7 +72,8 @@ def make_embedders(
     Args:
         model: A model name, hub id or folder, or a loaded InBedder, to which the options are applied.
         batch_size: Maximum number of texts in one pass.
-        uninformative: Lists the words to leave out of the answer, given the instruction (paper, section 4.3).
+        uninformative: Lists the words to leave out of the answer, given the instruction that all texts share, or None where each
+            has its own (paper, section 4.3).
         guided: Number of texts to read under the instruction; the other vectors are mapped from generic ones (``encode_guided``).
         verbatim: Whether INSTRUCTOR models, trained on "Represent the ... for ...:", get the questions unchanged.
         **options: Further arguments of ``InBedder``, or of its ``replace`` when the model is loaded.
@@ -88,7 +91,7 @@ def make_embedders(
     if verbatim and model.template.name == "instructor":
         model = model.replace(template="prefix")  # the same pattern without a form for questions
     name = _name_of(model, options, uninformative is not None, guided)
-    words = [sorted(uninformative(""))] if uninformative else []
+    words = [[*uninformative(None), "and shared questions"]] if uninformative else []
     revision = fingerprint([], [model.spec.key(), *words, *([f"guided {guided}"] if guided else [])])
 
     @lru_cache(maxsize=1)
@@ -101,25 +104,33 @@ def make_embedders(
             return np.asarray(
                 model.encode_guided(texts, instruction, sample=guided, generic=generic_vectors, batch_size=batch_size)
             )
-        if uninformative is None or isinstance(instruction, str):
-            filter_words = uninformative(str(instruction)) if uninformative else ()
-            return model.encode(texts, instruction, batch_size=batch_size, filter_words=filter_words)
-        rows = [
-            model.encode([text], question, filter_words=uninformative(question))
-            for text, question in zip(texts, instruction, strict=True)
-        ]
-        return np.concatenate(rows)
+        filter_words = uninformative(instruction if isinstance(instruction, str) else None) if uninformative else ()
+        return model.encode(texts, instruction, batch_size=batch_size, filter_words=filter_words)
 
     def encode_generic(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
         return model.encode(texts, None, batch_size=batch_size)
 
     spec = model.spec.contents()
     encode_many = None if guided or uninformative else partial(model.encode_many, batch_size=batch_size)
-    with_question = Embedder(name, revision, encode_instructed, model.prompt, instructed=True, spec=spec, encode_many=encode_many)
+    with_question = Embedder(
+        name,
+        revision,
+        encode_instructed,
+        model.prompt,
+        instructed=True,
+        spec=spec,
+        encode_many=encode_many,
+        count_tokens=partial(count_tokens, model),
+    )
     without_question = Embedder(
         f"{name}, no instruction", revision, encode_generic, lambda text, _: model.prompt(text, None), instructed=False, spec=spec
     )
     return [with_question if verbatim else use_training_prompts(with_question, model), without_question]
+
+
+def count_tokens(model: InBedder, texts: Sequence[str]) -> list[int]:
+    """Count the tokens of texts without a template, special tokens included."""
+    return [len(ids) for ids in model.tokenizer.tokenizer(list(texts))["input_ids"]]
 
 
 def use_training_prompts(embedder: Embedder, model: InBedder) -> Embedder:

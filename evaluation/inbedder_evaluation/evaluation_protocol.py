@@ -17,8 +17,8 @@ class Protocol:
     """Number of k-means seeds; None leaves it to the user."""
 
 
-PROTOCOLS = {"k-means": Protocol(), "paper": Protocol({"truncation_side": "left"}, seeds=1)}
-"""The protocols by name; "paper" is that of the InBedder authors' code."""
+PROTOCOLS = {"k-means": Protocol(), "paper": Protocol({"truncation_side": "prompt-left"}, seeds=1)}
+"""The protocols by name; "paper" is that of the InBedder authors' code, whose tokenizers cut the start of a rendered prompt."""
 
 
 def add_protocol_options(model_options: Mapping[str, Any], protocol: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def to_instructor_prompt(instruction: str) -> str:
         The prompt in ``prompts/represent.yaml``, or the form of the template ``instructor`` for a question that is not listed;
         both end in a space, so that the text can follow. INSTRUCTOR prompts and empty strings are returned unchanged.
     """
-    if not instruction.strip() or instruction.startswith("Represent the "):
+    if not instruction.strip() or instruction.startswith("Represent "):
         return instruction
     form = read_prompts("represent")["questions"].get(instruction)
     return str(form) if form else get_template("instructor").format_question(f"{instruction}?")

@@ -14,8 +14,11 @@ from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.bundled import resolve_name
 
 try:
+    from mteb.abstasks import AbsTask, AbsTaskClusteringLegacy
+    from mteb.get_tasks import _TASKS_REGISTRY as TASKS_REGISTRY
     from mteb.models import ModelMeta
     from mteb.models.abs_encoder import AbsEncoder, PromptSource
+    from mteb.models.model_implementations import MODEL_REGISTRY
     from mteb.models.model_meta import ScoringFunction
     from mteb.types import PromptType
 except ImportError as error:
@@ -28,7 +31,11 @@ if TYPE_CHECKING:
     from inbedder.vectors.vectors import Vectors
 
 __all__ = [
+    "MODEL_REGISTRY",
+    "TASKS_REGISTRY",
     "AbsEncoder",
+    "AbsTask",
+    "AbsTaskClusteringLegacy",
     "FunctionEncoder",
     "PromptType",
     "describe",

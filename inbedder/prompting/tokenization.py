@@ -1,7 +1,8 @@
 """Tokenization of prompts: token ids, and the exact token spans of text and instruction.
 
 The ids equal those of tokenizing the rendered template in one piece. If the prompt exceeds ``max_length``, the text is cut at its
-end (or its start) and rendered again. Template, instruction and response marker always survive.
+end (or its start) and rendered again. Template, instruction and response marker survive, unless the rendered prompt is to be cut,
+as transformers cuts a string: that is what the InBedder authors' code does at the start.
 
 A prompt with its answer is also tokenized in one piece, as the InBedder authors train: after a prompt a tokenizer may split a
 word differently. Special tokens written in a text or an instruction (``</s>``, ``[MASK]``) become plain characters. A Unigram
@@ -33,8 +34,8 @@ CHARACTERS_PER_TOKEN = 32
 """First guess for very long texts, doubled until a prompt of ``max_length`` tokens is full."""
 CHUNK_TEXTS = 1000
 """Texts tokenized in one call."""
-SIDES = {"right": "end", "left": "start"}
-"""Truncation sides: transformers' name and the word in messages."""
+PROMPT_SIDES = ("prompt-right", "prompt-left")
+"""Truncation sides of the whole prompt."""
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _SURROGATE_REPLACEMENTS = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
@@ -103,7 +104,8 @@ class PromptTokenizer:
             template: The prompt's template.
             max_length: Maximum prompt length in tokens, special and mask tokens included.
             mask_length: Number of mask tokens after the prompt (masked LMs; 0 for others).
-            truncation_side: Where a long text is cut: "right", at its end, or "left", at its start.
+            truncation_side: Where a long text is cut: "right", at its end, or "left", at its start. "prompt-right" and
+                "prompt-left" cut the whole prompt, as transformers does.
 
         Raises:
             InputError: If the side is unknown.
@@ -111,8 +113,11 @@ class PromptTokenizer:
             TemplateError: If the template's fixed text holds a special token of the tokenizer, or the tokenizer lacks the chat
                 template that it needs.
         """
-        if truncation_side not in SIDES:
-            raise InputError(f"truncation_side must be 'right' (cut texts at their end) or 'left', not {truncation_side!r}.")
+        if truncation_side not in ("right", "left", *PROMPT_SIDES):
+            raise InputError(
+                "truncation_side must be 'right' (cut texts at their end) or 'left', or 'prompt-right' or 'prompt-left' (cut the "
+                f"template too), not {truncation_side!r}."
+            )
         if not tokenizer.is_fast:
             raise ModelError(f"{tokenizer.name_or_path} has no fast tokenizer (tokenizer.json). Convert it with tokenizers.")
         if mask_length and tokenizer.mask_token_id is None:
@@ -149,7 +154,7 @@ class PromptTokenizer:
             n tokenized prompts of at most ``max_length`` tokens.
 
         Raises:
-            InputError: If an instruction leaves no room for any text.
+            InputError: If an instruction leaves no room for any text, or special tokens leave none for the prompt.
         """
         prompts: list[PromptTokens] = []
         for start in range(0, len(texts), CHUNK_TEXTS):
@@ -159,7 +164,7 @@ class PromptTokenizer:
         return prompts
 
     def with_answers(self, texts: Sequence[str], instructions: Sequence[str], answers: Sequence[str]) -> list[AnsweredPrompt]:
-        """Tokenize prompts with their answers. Texts are cut as in prompts without answers.
+        """Tokenize prompts with their answers. Texts are cut as in prompts without answers; whole prompts cannot be.
 
         Args:
             texts: n texts.
@@ -172,6 +177,7 @@ class PromptTokenizer:
         Raises:
             InputError: If an instruction leaves no room for any text.
         """
+        assert self.truncation_side not in PROMPT_SIDES
         prompts = self(texts, instructions)
         rendered = [
             self.template.render(self.clean(text)[slice(*prompt.kept_characters)], self.clean(instruction)).string
@@ -213,13 +219,15 @@ class PromptTokenizer:
         return text if self._leaking_starts is None else self._leaking_starts.sub(r"\g<0> ", text)
 
     def _tokenize_chunk(self, texts: list[str], instructions: list[str]) -> list[PromptTokens]:
-        character_limit = self.max_length * CHARACTERS_PER_TOKEN
-        short_texts = [(i, text) for i, text in enumerate(texts) if len(text) <= character_limit]
+        cuts_prompt, character_limit = self.truncation_side in PROMPT_SIDES, self.max_length * CHARACTERS_PER_TOKEN
+        short_texts = [(i, text) for i, text in enumerate(texts) if cuts_prompt or len(text) <= character_limit]
         encodings = self._encode([self.template.render(text, instructions[i]).string for i, text in short_texts])
         prompts: dict[int, PromptTokens] = {}
         for (i, text), encoding in zip(short_texts, encodings, strict=True):
             if len(encoding.ids) + self.mask_length <= self.max_length:
                 prompts[i] = self._finish(encoding, text, instructions[i], is_cut=False)
+            elif cuts_prompt:
+                prompts[i] = self._cut_prompt(encoding, text, instructions[i])
         return [prompts.get(i) or self._fit(text, instructions[i]) for i, text in enumerate(texts)]
 
     def _encode(self, strings: list[str]) -> list[Encoding]:
@@ -258,6 +266,31 @@ class PromptTokenizer:
                     remaining_count += len(piece) - len(piece.lstrip())
             is_blank = rendered.text[0] == rendered.text[1]
             kept_count = 0 if is_blank else max(0, min(remaining_count, kept_count - 1))
+
+    def _cut_prompt(self, encoding: Encoding, text: str, instruction: str) -> PromptTokens:
+        """Cut the rendered prompt between its special tokens, as transformers does."""
+        prompt, rendered = self._finish(encoding, text, instruction, is_cut=True), self.template.render(text, instruction)
+        excess, (opening, closing) = len(prompt.ids) - self.max_length, count_special_edges(encoding)
+        end = len(encoding.ids) - closing
+        if opening + excess >= end:
+            raise InputError(f"max_length={self.max_length} leaves no room for a prompt beside the special tokens. Raise it.")
+        if self.truncation_side == "prompt-left":
+            cut_start, kept_span = opening, (encoding.offsets[opening + excess][0], len(rendered.string))
+        else:
+            cut_start, kept_span = end - excess, (0, encoding.offsets[end - excess - 1][1])
+        start, stop = (min(max(index - rendered.text[0], 0), len(text)) for index in kept_span)
+
+        def shift(index: int) -> int:
+            return index - min(max(index - cut_start, 0), excess)
+
+        return PromptTokens(
+            ids=np.delete(prompt.ids, slice(cut_start, cut_start + excess)),
+            text=(shift(prompt.text[0]), shift(prompt.text[1])),
+            instruction=(shift(prompt.instruction[0]), shift(prompt.instruction[1])),
+            response=shift(prompt.response),
+            is_cut=True,
+            kept_characters=(start, max(start, stop)),
+        )
 
     def _take_piece(self, text: str, count: int) -> str:
         """Take ``count`` characters of a text from the side that is not cut."""

@@ -197,6 +197,20 @@ def _read_trec(files: Sequence[Path]) -> Rows:
         yield {"text": text.strip(), "coarse": fine.partition(":")[0], "fine": fine}
 
 
+def _read_parquet(files: Sequence[Path]) -> Rows:
+    import pyarrow.parquet
+
+    for path in files:
+        yield from pyarrow.parquet.read_table(path).to_pylist()
+
+
+def _read_answerability(files: Sequence[Path]) -> Rows:
+    """Read questions about sentences, and whether a sentence answers its question (label 0) or not (1)."""
+    for row in json.loads(read_text(files[0]))["Instances"]:
+        sentence, _, question = row["input"].removeprefix("Sentence:").partition("\nQuestion:")
+        yield {"sentence": sentence.strip(), "question": question.strip(), "label": ["Yes.", "No."].index(row["output"][0])}
+
+
 def _read_as_is(files: Sequence[Path]) -> Rows:
     """Read a JSON list, or one JSON object per line."""
     text = gzip.decompress(files[0].read_bytes()).decode() if files[0].suffix == ".gz" else read_text(files[0])
@@ -226,6 +240,8 @@ LAYOUTS: dict[str, Layout] = {
     "fewnerd": _read_fewnerd,
     "labelled_lines": _read_labelled_lines,
     "trec": _read_trec,
+    "parquet": _read_parquet,
+    "answerability": _read_answerability,
     "as_is": _read_as_is,
 }
 """Layout in ``data_sources.yaml`` -> function that reads the rows of a set's files, in their order."""

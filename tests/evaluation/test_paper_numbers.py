@@ -60,7 +60,7 @@ def test_local_names_are_those_that_evaluate_writes(make_model, make_sentence_mo
     chat = {"template": get_template("llama-2-chat-inst"), "max_new_tokens": 40}
     options = [
         ("opt", {"pooling": "avg-gen", "max_new_tokens": 20}),
-        ("llama", {"pooling": "re-enc", "reencoding": Reencoding(1, 0.6), "truncation_side": "left", **chat}),
+        ("llama", {"pooling": "re-enc", "reencoding": Reencoding(1, 0.6), "truncation_side": "prompt-left", **chat}),
     ]
     local_names = {make_embedders(make_model(family), **one)[0].name.split(", ", 1)[1] for family, one in options}
     as_pattern = {"template": get_template("{instruction}: {input}"), "pooling": "mean"}

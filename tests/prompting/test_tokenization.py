@@ -3,11 +3,12 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import normalizers
+from transformers import AutoTokenizer
 
 from inbedder.errors import InputError, TemplateError
 from inbedder.prompting.templates import get_template
 from inbedder.prompting.tokenization import PromptTokenizer, clean_text
-from tests.conftest import TEXTS, TOKENIZERS, llama_like_tokenizer
+from tests.conftest import GOLDEN, TEXTS, TOKENIZERS, llama_like_tokenizer
 
 
 def sentencepiece_without_prefix():
@@ -148,8 +149,52 @@ def test_a_left_cut_prompt_is_the_rendered_template_of_a_suffix(name, text, inst
 
 
 def test_a_side_on_which_nothing_can_be_cut_is_refused():
-    with pytest.raises(InputError, match=r"truncation_side must be 'right' \(cut texts at their end\) or 'left', not 'start'"):
+    with pytest.raises(InputError, match=r"'right' \(cut texts at their end\) or 'left', .*, not 'start'"):
         PromptTokenizer(FAST_TOKENIZERS["byte-level"], get_template(), 40, truncation_side="start")
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("kind", ["opt", "roberta", "llama"])
+def test_a_cut_prompt_has_the_ids_of_transformers_truncation(kind, side):
+    """The InBedder authors tokenize the rendered prompt with truncation_side="left", and for masked models its masks."""
+    tokenizer = AutoTokenizer.from_pretrained(GOLDEN / kind, truncation_side=side)
+    masks = 3 if kind == "roberta" else 0
+    long_text, instruction = " ".join(f"word{number} of a text" for number in range(700)), "What is the topic of news?"
+    for text, template, max_length in (
+        (long_text, get_template(), 512),
+        (long_text, get_template("alpaca-short"), 512),
+        (long_text, get_template(), 24),
+        ("a short text", get_template(), 512),
+    ):
+        expected = tokenizer(template.render(text, instruction).string, truncation=True, max_length=max_length - masks)[
+            "input_ids"
+        ]
+        prompt = PromptTokenizer(tokenizer, template, max_length, masks, f"prompt-{side}")([text], [instruction])[0]
+        assert prompt.is_cut == (text == long_text)
+        assert len(expected) == max_length - masks or not prompt.is_cut
+        assert [token for token in prompt.ids if token != tokenizer.mask_token_id] == expected
+    if side == "left" and masks:
+        joined = get_template().render(long_text, instruction).string + tokenizer.mask_token * masks
+        prompt = PromptTokenizer(tokenizer, get_template(), 512, masks, "prompt-left")([long_text], [instruction])[0]
+        assert prompt.ids.tolist() == tokenizer(joined, truncation=True, max_length=512)["input_ids"]
+
+
+@pytest.mark.parametrize(("side", "kept_ends"), [("left", (False, True)), ("right", (True, False))])
+@pytest.mark.parametrize("kind", ["opt", "roberta", "llama"])
+def test_the_spans_of_a_cut_prompt_hold_what_is_left(kind, side, kept_ends):
+    tokenizer, text, instruction = AutoTokenizer.from_pretrained(GOLDEN / kind), "of a text " * 300, "What is the topic of news?"
+    prompts = PromptTokenizer(tokenizer, get_template(), 100, 3 if kind == "roberta" else 0, f"prompt-{side}")
+    prompt = prompts([text], [instruction])[0]
+    assert (prompt.kept_characters[0] == 0, prompt.kept_characters[1] == len(text)) == kept_ends
+    assert tokenizer.decode(prompt.ids[slice(*prompt.instruction)]).strip() == (instruction if side == "left" else "")
+    assert tokenizer.decode(prompt.ids[slice(*prompt.text)]).split() == text[slice(*prompt.kept_characters)].split()
+    assert prompt.response == len(prompt.ids) - (4 if kind == "roberta" else 0)
+
+
+def test_a_length_without_room_for_a_prompt_is_refused():
+    tokenizer = FAST_TOKENIZERS["wordpiece"]
+    with pytest.raises(InputError, match="max_length=5 leaves no room for a prompt beside the special tokens"):
+        PromptTokenizer(tokenizer, get_template(), 5, 3, "prompt-left")(["a"], ["What?"])
 
 
 FOUR_KINDS = {

@@ -41,6 +41,8 @@ def make_rows(count=24):
         row |= {"level": place, "dialogue_act": place, "staff": place, "condition": "the animal"}
         row |= {"anchor": text, "positive": paraphrase, "negative": f"no {animal} {i}", "sentence2": paraphrase, "output": animal}
         row |= {"instruction": "What animals do they love?", "sql_template": f"SELECT {place}", "refs": [paraphrase]}
+        row |= {"title": animal, "content": text, "activity_label": animal, "ctx_a": text, "ctx_b": "", "sentence": text}
+        row |= {"endings": [f"{word} {place}" for word in ("cats", "dogs", "they", "we")]}
         rows.append({**row, "label": i % 2, "score": i % 2, "human_score": i % 5, "seg_id": i, "set_id": 0})
     return rows
 
@@ -58,7 +60,8 @@ def write_data(folder):
     for known_set in read_sets():
         for file in (known_set.file, known_set.train):
             if file and not known_set.shipped and known_set.kind != "reranking":
-                write_lines(folder / file, rated if known_set.kind == "conditional sts" else rows)
+                rows_of_set = make_rows(280) if known_set.file == known_set.train else rows
+                write_lines(folder / file, rated if known_set.kind == "conditional sts" else rows_of_set)
         if known_set.kind == "text evaluation":
             write_lines((folder / known_set.file).with_name("references.jsonl.gz"), rows)
     medi = [

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 from inbedder_evaluation.tasks.sets import read_sets
@@ -30,6 +31,12 @@ def pack_zip(name, content):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def pack_parquet(**columns):
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
     return buffer.getvalue()
 
 
@@ -180,6 +187,23 @@ FETCHED = {
             for split in ("train", "eval")
         },
         [["q", "s"]],
+    ),
+    "multirc_answerability": (
+        {
+            "xlang-ai/instructor-embedding/evaluation/prompt_retrieval/data/multric_answerability.json": json.dumps(
+                {"Instances": [{"input": "Sentence: He left. \nQuestion: Who left?", "output": ["No."]}]}
+            )
+        },
+        [["He left.", "Who left?", 1]],
+    ),
+    "glue_rte": (
+        {
+            f"nyu-mll/glue/rte/{split}-00000-of-00001.parquet": pack_parquet(
+                sentence1=["It rains."], sentence2=["It is wet."], label=[0]
+            )
+            for split in ("train", "validation")
+        },
+        [["It rains.", "It is wet.", 0]],
     ),
     "scidocs_rr": (
         {"mteb/scidocs-reranking/test.jsonl.gz": gzip.compress(b'{"query": "q", "positive": ["p"], "negative": ["n"]}\n')},

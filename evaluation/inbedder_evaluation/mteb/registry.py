@@ -17,9 +17,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mteb.get_tasks import _TASKS_REGISTRY
-from mteb.models.model_implementations import MODEL_REGISTRY
-
 from inbedder.io.files import hash_file
 from inbedder.models.checksums import CHECKSUMS
 from inbedder.models.install import ADAPTERS
@@ -31,7 +28,7 @@ from inbedder_evaluation.mteb.tasks import (
     NYTLocationClustering,
     NYTTopicClustering,
 )
-from inbedder_evaluation.mteb_adapters import describe
+from inbedder_evaluation.mteb_adapters import MODEL_REGISTRY, TASKS_REGISTRY, describe
 from inbedder_evaluation.tasks.conditional_sts import load_instruct_stsb
 from inbedder_evaluation.tasks.intent_emotion import load_intent_emotion
 from inbedder_evaluation.tasks.task import fingerprint
@@ -74,7 +71,7 @@ def register() -> None:
 
 
 def _add(task: Any) -> None:
-    _TASKS_REGISTRY.setdefault(task.metadata.name, task)
+    TASKS_REGISTRY.setdefault(task.metadata.name, task)
 
 
 def _make_shipped_task(task: Any, rows: Rows) -> Any:

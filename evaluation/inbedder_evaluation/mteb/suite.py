@@ -3,10 +3,16 @@ r"""INSTRUCTOR's measurement on MTEB: 56 English sets, each under its own instru
     python -m inbedder_evaluation.mteb.suite --model hkunlp/instructor-large --baseline sentence-transformers/gtr-t5-large \
         --kind STS --kind Classification -o results.json --mteb-results mteb
     python -m inbedder_evaluation.mteb.suite --model hkunlp/instructor-large --wording tag --wording simple -o results.json
+    python -m inbedder_evaluation.mteb.suite --model hkunlp/instructor-large --bare-documents --bare-long-texts -o results.json
 
 mteb loads the sets at its own revisions and computes the scores. ``prompts/mteb.yaml`` holds the instructions; every model of
 this package gets them, and a baseline runs as mteb runs it. ``--wording`` chooses other words: those of the authors' smaller and
 larger model, paraphrases (figure 4), or less detail (figure 5). The table has the paper's numbers for the models it measured.
+
+The authors' code embeds some texts without an instruction. Until November 2023 these were the documents of retrieval sets
+(github.com/xlang-ai/instructor-embedding/issues/111), so that the paper's scores of these sets probably have none:
+``--bare-documents``. And in clustering they are texts of more than 256 tokens, instruction included: ``--bare-long-texts``. Each
+model then has a second column; a set that the two do not change is not measured again.
 """
 
 from __future__ import annotations
@@ -16,24 +22,30 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from inbedder.cli.model_options import with_model_options
-from inbedder.errors import InbedderError, InputError
+from inbedder.errors import InbedderError, InputError, MissingExtraError
 from inbedder.io.files import hash_file
 from inbedder.models.bundled import resolve_name
 from inbedder_evaluation.embedders import Embedder, make_embedders
 from inbedder_evaluation.mteb.instructions import NO_INSTRUCTION, WORDINGS, InstructedSet, select_sets
 from inbedder_evaluation.mteb.results import save_cells_as_mteb
 from inbedder_evaluation.mteb.table import make_suite_table, make_wording_table
-from inbedder_evaluation.mteb_adapters import AbsEncoder, PromptType, describe, list_texts, load_mteb_model
 from inbedder_evaluation.results import Cell, format_aligned, load_cells, save_cells
 from inbedder_evaluation.runner import describe_run
 from inbedder_evaluation.tasks.task import TaskInfo, fingerprint
+
+try:
+    from inbedder_evaluation.mteb_adapters import AbsEncoder, PromptType, describe, list_texts, load_mteb_model
+except MissingExtraError as error:
+    if __name__ != "__main__":
+        raise
+    raise SystemExit(f"error: {error}") from error
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -46,6 +58,28 @@ BENCHMARK = "MTEB(eng, v1)"
 """mteb's name of the 56 sets, which fixes the splits and languages."""
 MAIN_SCORES = {"PairClassification": "cosine_ap"}
 """Main scores that are not those of today's mteb: the paper takes the average precision of cosines."""
+
+
+MAX_INSTRUCTED_TOKENS = 256
+"""Length of a text with its instruction above which the authors' clustering leaves the instruction out."""
+
+
+@dataclass(frozen=True)
+class BareTexts:
+    """Which texts get no instruction, as in the authors' code."""
+
+    documents: bool = False
+    """Documents of retrieval sets."""
+    long_texts: bool = False
+    """Texts of clustering sets that have more than ``MAX_INSTRUCTED_TOKENS`` tokens with the instruction."""
+
+    def __str__(self) -> str:
+        """Format the names of both for the name of a model in tables."""
+        return ", ".join(["bare documents"] * self.documents + ["bare long texts"] * self.long_texts)
+
+    def changes(self, kind: str) -> bool:
+        """Return whether sets of a kind have such texts."""
+        return (self.documents and kind == "Retrieval") or (self.long_texts and kind == "Clustering")
 
 
 @dataclass(frozen=True)
@@ -62,21 +96,29 @@ class Candidate:
     """The model of this package; None for a baseline."""
     wording: str = NO_INSTRUCTION
     """One of ``WORDINGS``."""
+    bare_texts: BareTexts = BareTexts()
+    """Which texts get no instruction."""
+    plain_name: str = ""
+    """Name in tables of the same model and wording when every text has its instruction."""
 
 
 class InstructedEncoder(AbsEncoder):
     """An embedder that mteb can evaluate under the instructions of one wording."""
 
-    def __init__(self, embedder: Embedder, sets: Sequence[InstructedSet], wording: str) -> None:
+    def __init__(
+        self, embedder: Embedder, sets: Sequence[InstructedSet], wording: str, bare_texts: BareTexts = BareTexts()
+    ) -> None:
         """Look up the instructions of all sets.
 
         Args:
             embedder: The embedder.
             sets: The sets.
             wording: One of ``WORDINGS``.
+            bare_texts: Which texts get no instruction.
         """
-        self.embedder = embedder
+        self.embedder, self.bare_texts = embedder, bare_texts
         self.instructions = {each.name: each.get_instructions(wording) for each in sets if each.has_wording(wording)}
+        self.kinds = {each.name: each.kind for each in sets}
         self.mteb_model_meta = describe("inbedder/suite", embedder.revision)
 
     def encode(
@@ -98,8 +140,15 @@ class InstructedEncoder(AbsEncoder):
         Returns:
             float32, shape (n, d).
         """
-        query, document = self.instructions[task_metadata.name]
-        return self.embedder.encode(list_texts(inputs), document if prompt_type == PromptType.document else query)
+        (query, document), texts = self.instructions[task_metadata.name], list_texts(inputs)
+        is_document, kind = prompt_type == PromptType.document, self.kinds[task_metadata.name]
+        if not self.bare_texts.changes(kind):
+            return self.embedder.encode(texts, document if is_document else query)
+        if kind == "Retrieval":
+            return self.embedder.encode(texts, "" if is_document else query)
+        assert self.embedder.count_tokens is not None
+        lengths = self.embedder.count_tokens([query + text for text in texts])
+        return self.embedder.encode(texts, [query if length <= MAX_INSTRUCTED_TOKENS else "" for length in lengths])
 
 
 def load_tasks() -> dict[str, AbsTask]:
@@ -116,6 +165,7 @@ def make_candidates(
     sets: Sequence[InstructedSet],
     wordings: Sequence[str],
     batch_size: int = 64,
+    bare_texts: BareTexts = BareTexts(),
     **options: Any,
 ) -> Iterator[Candidate]:
     """Load models and baselines one after the other.
@@ -126,17 +176,21 @@ def make_candidates(
         sets: The sets to measure.
         wordings: Some of ``WORDINGS``.
         batch_size: Maximum number of texts in one pass.
+        bare_texts: Which texts get no instruction when a model of this package is measured a second time.
         **options: Further arguments of ``InBedder``.
 
     Yields:
-        Each model under each wording, then the baselines.
+        Each model under each wording, and again with bare texts if there are any, then the baselines.
     """
     for name in models:
         variants = make_embedders(name, batch_size=batch_size, verbatim=True, **options)
         for wording in wordings:
             embedder = variants[-1 if wording == NO_INSTRUCTION else 0]
-            title = embedder.name if wording in ("large", NO_INSTRUCTION) else f"{embedder.name}, {wording} wording"
-            yield Candidate(title, embedder.revision, InstructedEncoder(embedder, sets, wording), embedder, wording)
+            suffix = "" if wording in ("large", NO_INSTRUCTION) else f", {wording} wording"
+            for choice in [BareTexts()] if wording == NO_INSTRUCTION else dict.fromkeys([BareTexts(), bare_texts]):
+                title = ", ".join(filter(None, [embedder.name, str(choice)])) + suffix
+                encoder = InstructedEncoder(embedder, sets, wording, choice)
+                yield Candidate(title, embedder.revision, encoder, embedder, wording, choice, embedder.name + suffix)
     for name in baselines:
         encoder = load_mteb_model(name, own_prompts=True)
         folder = Path(resolve_name(name))
@@ -171,6 +225,9 @@ def measure(
     key = (candidate.name, candidate.revision, metadata.name, data_revision, "raw", 0)
     if key in finished_cells:
         return finished_cells[key]
+    plain_cell = finished_cells.get((candidate.plain_name, *key[1:]))
+    if plain_cell is not None and not candidate.bare_texts.changes(known_set.kind):
+        return replace(plain_cell, model=candidate.name)
     started = time.time()
     with _load_data(task), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".* is superseded by")
@@ -219,6 +276,12 @@ def main(
     kind: Annotated[list[str], typer.Option(help="mteb's type of task, such as STS; repeatable. Default: all.")] = [],  # noqa: B006
     task: Annotated[list[str], typer.Option(help="mteb's name of a set; repeatable. Default: all 56.")] = [],  # noqa: B006
     wording: Annotated[list[str], typer.Option(help=f"Words to ask in: {', '.join(WORDINGS)}; repeatable.")] = ["large"],  # noqa: B006
+    bare_documents: Annotated[
+        bool, typer.Option("--bare-documents", help="Also measure without instruction of retrieval sets' documents.")
+    ] = False,
+    bare_long_texts: Annotated[
+        bool, typer.Option("--bare-long-texts", help="Also measure without that of clustered texts of over 256 tokens.")
+    ] = False,
     mteb_results: Annotated[Path | None, typer.Option(help="Folder for the results in mteb's format.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Maximum number of texts in one pass.")] = 64,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
@@ -237,7 +300,8 @@ def main(
     tasks = load_tasks()
     finished_cells = {cell.key: cell for cell in load_cells(output)}
     cells = []
-    for candidate in make_candidates(model, baseline, sets, wording, batch_size, **model_options):
+    bare_texts = BareTexts(bare_documents, bare_long_texts)
+    for candidate in make_candidates(model, baseline, sets, wording, batch_size, bare_texts, **model_options):
         for each in sets:
             if candidate.embedder and not each.has_wording(candidate.wording):
                 continue

@@ -14,11 +14,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mteb.abstasks import AbsTask, AbsTaskClusteringLegacy
 
 from inbedder.vectors.vectors import compute_row_cosines
 from inbedder_evaluation.metrics import pearson, spearman, triplet_success
-from inbedder_evaluation.mteb_adapters import make_loader, make_metadata
+from inbedder_evaluation.mteb_adapters import AbsTask, AbsTaskClusteringLegacy, make_loader, make_metadata
 from inbedder_evaluation.tasks.sets import find_set
 from inbedder_evaluation.tasks.task import fingerprint, read_instructions
 

@@ -3,11 +3,11 @@ r"""Prompt retrieval (INSTRUCTOR paper, appendix B.2): a language model answers 
     python -m inbedder_evaluation.prompting.in_context --model hkunlp/instructor-large \
         --baseline sentence-transformers/gtr-t5-large --language-model EleutherAI/gpt-j-6b --data DATA -o in_context.json
 
-The training examples nearest to a question are put before it, the nearest last, as many as fit into 1,000 tokens. The language
-model's answer is right if its first line is the words for the label; the score is the share of right answers. As in the authors'
-code, 3,000 training examples and 256 questions are sampled, both sets of vectors are centred, and examples of more than 250
-tokens are skipped. The authors take the label of the smallest loss instead of the answer, GPT-2's tokens for the lengths, and
-MRPC's validation questions instead of its test questions.
+The training examples nearest to a question are put before it, the nearest last, as many as fit into 1,000 tokens. The answer is
+the label of the smallest loss (``label_losses``); the score is the share of right answers, and for HellaSwag, whose labels are
+sentences, ROUGE-L with the right one. As in the authors' code, 3,000 training examples and 256 questions are sampled, both sets
+of vectors are centred, and examples of more than 250 tokens are skipped. Lengths are those of the language model's tokens; the
+authors count GPT-2's, which GPT-J shares.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from inbedder.io.tables import read_rows
 from inbedder.prompting.templates import read_prompts
 from inbedder.vectors.vectors import Vectors, normalize_vectors
 from inbedder_evaluation.embedders import Embedder, make_embedders, make_mteb_embedders
+from inbedder_evaluation.prompting.label_losses import compute_label_losses, count_tokens, rouge_l
 from inbedder_evaluation.results import Cell, format_aligned, load_cells, make_table, save_cells
 from inbedder_evaluation.runner import center_vectors, describe_run
 from inbedder_evaluation.tasks.sets import find_set
@@ -36,12 +37,10 @@ from inbedder_evaluation.tasks.task import Rows, TaskInfo, fingerprint
 
 KIND = "in-context questions"
 """Kind of the sets in ``sets.yaml``."""
+SETS = ("sst5", "mrpc", "rte", "dbpedia", "hellaswag", "multirc")
+"""Sets of this kind."""
 NUM_TRAINING_EXAMPLES, NUM_QUESTIONS = 3000, 256
 MAX_PROMPT_TOKENS, MAX_EXAMPLE_TOKENS = 1000, 250
-NEW_TOKENS = 8
-"""Maximum length of an answer in tokens."""
-SEPARATOR = "\n\n\n"
-"""Between examples."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +53,18 @@ class Questions:
     """The instruction for INSTRUCTOR models."""
     pool: Sequence[str]
     """Texts of the training examples that are embedded."""
-    examples: Sequence[str]
-    """The training examples with their labels, as the language model reads them."""
+    examples: Sequence[tuple[str, str]]
+    """The training examples as the language model reads them, and their labels."""
     texts: Sequence[str]
     """Texts of the questions that are embedded."""
     questions: Sequence[str]
-    """The questions as the language model reads them, without labels."""
+    """The questions as the language model reads them."""
+    choices: Sequence[Sequence[str]]
+    """The labels that each question chooses from."""
     labels: Sequence[str]
-    """The words for the label of each question."""
+    """The right label of each question."""
+    longest_example: int = MAX_EXAMPLE_TOKENS
+    """Length in tokens above which an example is skipped."""
 
 
 def load_questions(name: str, folder: Path, seed: int = 0) -> Questions:
@@ -79,33 +82,41 @@ def load_questions(name: str, folder: Path, seed: int = 0) -> Questions:
         InputError: If there is no such set, or a file is missing.
     """
     known_set, form = find_set(KIND, name), read_prompts("in_context")[name]
-    splits = []
-    for file, limit in ((known_set.train, NUM_TRAINING_EXAMPLES), (known_set.file, NUM_QUESTIONS)):
-        path = folder / str(file)
+    paths = [folder / str(file) for file in (known_set.train, known_set.file)]
+    for path in paths:
         if not path.is_file():
             raise InputError(f"There is no {path}. scripts/data/get_data.py says where its rows come from.")
-        rows: Rows = read_rows(str(path))
-        splits.append(random.Random(seed).sample(rows, limit) if len(rows) > limit else rows)
-    train, test = splits
-    words = [form["labels"][int(row["label"])] for row in train]
-    examples = [form["example"].format(**row) + word for row, word in zip(train, words, strict=True)]
+    test: Rows = _sample(read_rows(str(paths[1])), NUM_QUESTIONS, seed)
+    train: Rows = read_rows(str(paths[0]))
+    if paths[0] == paths[1]:  # one file for both
+        train = random.Random(seed).sample(train, len(train))
+        test, train = train[:NUM_QUESTIONS], train[NUM_QUESTIONS:]
+    train = _sample(train, NUM_TRAINING_EXAMPLES, seed)
+    choices = [row[form["labels"]] if isinstance(form["labels"], str) else form["labels"] for row in [*train, *test]]
+    labels = [str(words[int(row["label"])]) for words, row in zip(choices, [*train, *test], strict=True)]
     return Questions(
         info=TaskInfo(
             name=f"{name} in context",
-            main_score="accuracy",
+            main_score="rouge_l" if isinstance(form["labels"], str) else "accuracy",
             source=str(known_set.file),
-            revision=fingerprint([], [train, test, form]),
+            revision=fingerprint([], [train, test, form, "smallest loss"]),
             licence=known_set.licence,
             citation=known_set.citation,
             quoted=known_set.quoted,
         ),
         instruction=form["instruction"],
         pool=[form["embedded"].format(**row) for row in train],
-        examples=examples,
+        examples=[(form["example"].format(**row), label) for row, label in zip(train, labels, strict=False)],
         texts=[form["embedded"].format(**row) for row in test],
         questions=[form["example"].format(**row) for row in test],
-        labels=[form["labels"][int(row["label"])] for row in test],
+        choices=[[str(word) for word in words] for words in choices[len(train) :]],
+        labels=labels[len(train) :],
+        longest_example=form.get("longest_example", MAX_EXAMPLE_TOKENS),
     )
+
+
+def _sample(rows: Rows, limit: int, seed: int) -> Rows:
+    return random.Random(seed).sample(rows, limit) if len(rows) > limit else rows
 
 
 def rank_examples(pool: Vectors, queries: Vectors) -> list[list[int]]:
@@ -123,26 +134,29 @@ def rank_examples(pool: Vectors, queries: Vectors) -> list[list[int]]:
     return ranks
 
 
-def build_context(ranked_examples: Sequence[str], ranked_lengths: Sequence[int], question_length: int) -> str:
-    """Join the most similar examples that fit before a question.
+def select_examples(
+    ranks: Sequence[int], lengths: Sequence[int], question_length: int, longest_example: int = MAX_EXAMPLE_TOKENS
+) -> list[int]:
+    """Select the most similar examples that fit before a question.
 
     Args:
-        ranked_examples: Examples, the most similar first.
-        ranked_lengths: Their lengths in tokens.
+        ranks: Indices of the examples, the most similar first.
+        lengths: Length of each example in tokens.
         question_length: Length of the question in tokens.
+        longest_example: Length above which an example is skipped.
 
     Returns:
-        The examples, the most similar last; each ends in ``SEPARATOR``.
+        Indices of the examples, the most similar last.
     """
-    fitting_examples, total = [], question_length
-    for example, length in zip(ranked_examples, ranked_lengths, strict=True):
-        if length > MAX_EXAMPLE_TOKENS:
+    selected_indices, total = [], question_length
+    for index in ranks:
+        if lengths[index] > longest_example:
             continue
-        total += length
+        total += lengths[index]
         if total > MAX_PROMPT_TOKENS:
             break
-        fitting_examples.append(example + SEPARATOR)
-    return "".join(reversed(fitting_examples))
+        selected_indices.append(index)
+    return selected_indices[::-1]
 
 
 def load_language_model(name: str) -> InBedder:
@@ -152,49 +166,46 @@ def load_language_model(name: str) -> InBedder:
         name: Hub id or folder of a causal LM.
 
     Returns:
-        The model; its prompt is the context and the question.
+        The model.
 
     Raises:
         ModelError: If the model is not a causal LM.
     """
-    length = MAX_PROMPT_TOKENS + MAX_EXAMPLE_TOKENS
-    model = InBedder(name, template="prefix", max_length=length, max_new_tokens=NEW_TOKENS, beside="none")
+    model = InBedder(name, beside="none")
     if model.backbone.kind != "causal":
         raise ModelError(f"{name} is a {model.backbone.kind} model; answering with examples needs a causal LM.")
     return model
 
 
 def measure(questions: Questions, embedder: Embedder, language_model: InBedder, batch_size: int = 4) -> dict[str, float]:
-    """Retrieve examples with an embedder and let a language model answer.
+    """Retrieve examples with an embedder and let a language model choose a label.
 
     Args:
         questions: The set.
         embedder: Finds the examples.
         language_model: Answers the questions.
-        batch_size: Number of questions that are answered in one pass.
+        batch_size: Number of labels whose losses are computed in one pass.
 
     Returns:
-        accuracy, and the shares of answers that are no label (percent_without_label) and mean number of examples per prompt.
+        accuracy, ROUGE-L (rouge_l), both times 100, and the mean number of examples per prompt.
     """
     pool, queries = (embedder.encode(texts, questions.instruction) for texts in (questions.pool, questions.texts))
-    lengths = _count_tokens(language_model, questions.examples)
-    question_lengths = _count_tokens(language_model, questions.questions)
-    contexts = [
-        build_context([questions.examples[i] for i in ranks], [lengths[i] for i in ranks], length)
-        for ranks, length in zip(rank_examples(pool, queries), question_lengths, strict=True)
-    ]
-    answers = language_model.answer(list(questions.questions), contexts, batch_size=batch_size)
-    first_lines = [(str(answer).strip().splitlines() or [""])[0].strip() for answer in answers]
-    known_labels = {example.rsplit("\n", 1)[-1] for example in questions.examples}
+    parts = [count_tokens(language_model, column) for column in zip(*questions.examples, strict=True)]
+    lengths = [sum(example) for example in zip(*parts, strict=True)]
+    question_lengths = count_tokens(language_model, questions.questions)
+    answers, example_counts = [], []
+    for row, ranks in enumerate(rank_examples(pool, queries)):
+        selected = select_examples(ranks, lengths, question_lengths[row], questions.longest_example)
+        examples, labels = [questions.examples[index] for index in selected], questions.choices[row]
+        losses = compute_label_losses(language_model, examples, questions.questions[row], labels, batch_size)
+        answers.append(labels[int(np.argmin(losses))])
+        example_counts.append(len(examples))
+    pairs = list(zip(answers, questions.labels, strict=True))
     return {
-        "accuracy": 100 * float(np.mean([line == label for line, label in zip(first_lines, questions.labels, strict=True)])),
-        "percent_without_label": 100 * float(np.mean([line not in known_labels for line in first_lines])),
-        "examples_per_prompt": float(np.mean([context.count(SEPARATOR) for context in contexts])),
+        "accuracy": 100 * float(np.mean([answer == label for answer, label in pairs])),
+        "rouge_l": 100 * float(np.mean([rouge_l(answer, label) for answer, label in pairs])),
+        "examples_per_prompt": float(np.mean(example_counts)),
     }
-
-
-def _count_tokens(model: InBedder, texts: Sequence[str]) -> list[int]:
-    return [len(ids) for ids in model.tokenizer.tokenizer(list(texts))["input_ids"]]
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -208,9 +219,9 @@ def main(
     language_model: Annotated[str, typer.Option(help="A causal LM that answers; the paper uses EleutherAI/gpt-j-6b.")],
     model: Annotated[list[str], typer.Option(help="a bundled model, a hub id or a folder; repeatable.")] = [],  # noqa: B006
     baseline: Annotated[list[str], typer.Option(help="Model of mteb or sentence-transformers; repeatable.")] = [],  # noqa: B006
-    task: Annotated[list[str], typer.Option(help="sst5 or mrpc; repeatable.")] = ["sst5", "mrpc"],  # noqa: B006
+    task: Annotated[list[str], typer.Option(help=f"{', '.join(SETS)}; repeatable.")] = list(SETS),  # noqa: B006
     seed: Annotated[int, typer.Option(help="Seed of the sampled rows.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Number of questions answered in one pass.")] = 4,
+    batch_size: Annotated[int, typer.Option(min=1, help="Number of labels in one pass.")] = 4,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Measure embedders by the answers of a language model to which they give examples."""

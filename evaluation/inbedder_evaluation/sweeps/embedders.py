@@ -12,7 +12,7 @@ from inbedder.options import NO_SECOND_MODEL, Reencoding
 from inbedder.vectors.vectors import Vectors
 from inbedder_evaluation.embedders import Embedder, make_embedders, use_training_prompts
 from inbedder_evaluation.tasks.instruction_detail import make_gibberish
-from inbedder_evaluation.tasks.task import fingerprint
+from inbedder_evaluation.tasks.task import fingerprint, read_instructions
 
 PHRASES = ("Based on ", "Sure! ")
 """Phrases that chat models begin answers with, as the authors' code leaves them out."""
@@ -80,18 +80,21 @@ def make_filter_embedders(name: str, options: ModelOptions, sampling: ModelOptio
     ]
 
 
-def list_uninformative_words(instruction: str) -> list[str]:
-    """List the words that the authors' code leaves out of an answer: NLTK's stopwords, two phrases and the instruction.
+def list_uninformative_words(instruction: str | None) -> list[str]:
+    """List the words that the authors' code leaves out of an answer: NLTK's stopwords, two phrases and the questions of the set.
 
     Args:
-        instruction: The instruction.
+        instruction: The question that all texts of the set share; None where each text has its own, as in InstructSTSB. The
+            authors then leave out no question, and in IntentEmotion always both.
 
     Returns:
         Words and phrases, whose tokens are left out one by one.
     """
     from inbedder.prompting.stopwords import load_stopwords
 
-    return sorted({*load_stopwords("nltk"), *PHRASES, instruction} - {""})
+    pair = set(read_instructions("intent_emotion").values())
+    questions = pair if instruction in pair else {instruction or ""}
+    return sorted({*load_stopwords("nltk"), *PHRASES, *questions} - {""})
 
 
 def make_gibberish_embedders(name: str, options: ModelOptions) -> list[Embedder]:

@@ -56,6 +56,8 @@ class Data:
     """File of the authors' instructions (``read_authors_instructions``); with it, ``hub`` also adds their robustness sets."""
     to_predict: bool = False
     """Whether similarities are only predicted, so that a table of C-STS may hide its labels."""
+    wording: str | None = None
+    """The words of text evaluation: those of INSTRUCTOR's base, large or xl; None for our question."""
 
     def __post_init__(self) -> None:
         for name in ("source", "instructions"):
@@ -98,6 +100,8 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
             logger.warning(reasons[-1])
     if not tasks:
         raise InputError(f"No task is left. {' '.join(reasons)}")
+    if data.wording and not any(isinstance(task, TextEvaluation) for task in tasks):
+        raise InputError("Only text evaluation is asked in other words: add --task texteval, or leave --wording out.")
     return tasks
 
 
@@ -169,7 +173,7 @@ def _offer_conditional(known_set: KnownSet, data: Data) -> Iterator[Offer]:
 
 def _offer_text_evaluation(known_set: KnownSet, data: Data) -> Iterator[Offer]:
     if (folder := data.source) is not None:
-        yield known_set.name, lambda: TextEvaluation(known_set.name, folder)
+        yield known_set.name, lambda: TextEvaluation(known_set.name, folder, data.wording)
 
 
 def _offer_prompt_retrieval(known_set: KnownSet, data: Data) -> Iterator[Offer]:

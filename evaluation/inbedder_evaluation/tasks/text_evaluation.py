@@ -14,6 +14,7 @@ import numpy as np
 
 from inbedder.errors import InputError
 from inbedder.io.tables import read_rows
+from inbedder.prompting.templates import read_prompts
 from inbedder.vectors.vectors import compute_row_cosines
 from inbedder_evaluation.item_results import Outcomes, number_names
 from inbedder_evaluation.metrics import pearson, spearman
@@ -26,15 +27,17 @@ class TextEvaluation:
 
     seeded = False
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, wording: str | None = None) -> None:
         """Read a set.
 
         Args:
             name: A text evaluation of ``sets.yaml``; its references are in the folder of the human scores.
             folder: Folder of the sets, with one subfolder each.
+            wording: Which of INSTRUCTOR's models has the words of the instruction: base, large or xl; None for our question, in
+                whose place INSTRUCTOR models get the words of large.
 
         Raises:
-            InputError: If the set has no human scores, or a text has no reference.
+            InputError: If there is no such wording, the set has no human scores, or a text has no reference.
         """
         known_set = find_set("text evaluation", name)
         source = folder / str(known_set.file)
@@ -51,7 +54,7 @@ class TextEvaluation:
             raise InputError(f"{name}: no references for {error.args[0]}.") from error
         if not all(self.references):
             raise InputError(f"{name}: some outputs have an empty list of references.")
-        self.instruction = read_instructions("standard")[name]
+        self.instruction = read_instructions("standard")[name] if wording is None else _find_words(name, wording)
         self.info = TaskInfo(
             name=name,
             main_score="pearson",
@@ -89,6 +92,13 @@ class TextEvaluation:
         scores = {"pearson": pearson(best, self.scores), "spearman": spearman(best, self.scores)}
         units = number_names([tuple(refs) for refs in self.references])
         return Outcomes(scores, "pearson", units, {"cosine": best.tolist(), "rating": self.scores})
+
+
+def _find_words(name: str, wording: str) -> str:
+    words = read_prompts("represent")["text_evaluation"][name]
+    if wording not in words:
+        raise InputError(f"There is no wording {wording!r}. Choose from: {', '.join(words)}.")
+    return str(words[wording])
 
 
 def _read_human_score(row: dict[str, Any]) -> float:

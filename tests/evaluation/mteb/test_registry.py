@@ -38,9 +38,9 @@ def test_tasks_are_found_by_name_and_shipped_ones_hold_rows():
 
 
 def test_registering_twice_changes_nothing():
-    before = dict(registry._TASKS_REGISTRY)
+    before = dict(registry.TASKS_REGISTRY)
     registry.register()
-    assert before == registry._TASKS_REGISTRY
+    assert before == registry.TASKS_REGISTRY
 
 
 @pytest.mark.slow

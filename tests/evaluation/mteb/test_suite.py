@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import mteb
 import numpy as np
@@ -10,7 +12,7 @@ from inbedder.errors import InputError
 from inbedder_evaluation.embedders import make_embedders
 from inbedder_evaluation.mteb import suite
 from inbedder_evaluation.mteb.instructions import read_instructed_sets
-from inbedder_evaluation.mteb.suite import InstructedEncoder, app, load_tasks
+from inbedder_evaluation.mteb.suite import BareTexts, InstructedEncoder, app, load_tasks
 from inbedder_evaluation.mteb_adapters import make_loader, make_metadata
 from inbedder_evaluation.results import load_cells
 from tests.evaluation.mteb.tiny_mteb import TEXTS, fill
@@ -49,6 +51,56 @@ def test_queries_and_documents_have_their_own_instructions(instructor):
     ):
         vectors = encoder.encode(make_loader(TEXTS[:3]), prompt_type=prompt_type, **where)
         np.testing.assert_array_equal(vectors, model.encode(TEXTS[:3], instruction))
+
+
+def test_bare_documents_are_those_of_retrieval_sets(instructor):
+    model = InBedder(instructor, backbone="instructor")
+    bare_texts = BareTexts(documents=True)
+    encoder = InstructedEncoder(make_embedders(model, verbatim=True)[0], read_instructed_sets(), "large", bare_texts)
+    for name, prompt_type, instruction in (
+        ("TRECCOVID", "query", "Represent the Coronavirus question for retrieving supporting documents: "),
+        ("TRECCOVID", "document", ""),
+        ("SciDocsRR", "document", "Represent the Scientific document: "),
+    ):
+        where = {"task_metadata": make_metadata(None, name), "hf_split": "test", "hf_subset": "default"}
+        vectors = encoder.encode(make_loader(TEXTS[:3]), prompt_type=mteb.types.PromptType(prompt_type), **where)
+        np.testing.assert_array_equal(vectors, model.encode(TEXTS[:3], instruction))
+
+
+def test_a_clustered_text_of_over_256_tokens_is_bare(instructor):
+    model = InBedder(instructor, backbone="instructor")
+    instruction = "Represent the biomedical statement for retrieval: "
+    (start,) = (len(ids) for ids in model.tokenizer.tokenizer([f"{instruction}a"])["input_ids"])
+    texts = ["a" + " a" * (256 - start), "a" + " a" * (257 - start)]
+    assert [len(ids) for ids in model.tokenizer.tokenizer([instruction + text for text in texts])["input_ids"]] == [256, 257]
+    where = {"task_metadata": make_metadata(None, "BiorxivClusteringS2S"), "hf_split": "test", "hf_subset": "default"}
+    embedder = make_embedders(model, verbatim=True)[0]
+    for bare_texts, second in ((BareTexts(), instruction), (BareTexts(long_texts=True), "")):
+        encoder = InstructedEncoder(embedder, read_instructed_sets(), "large", bare_texts)
+        vectors = encoder.encode(make_loader(texts), **where)
+        np.testing.assert_allclose(vectors[:1], model.encode(texts[:1], instruction), atol=1e-5)
+        np.testing.assert_allclose(vectors[1:], model.encode(texts[1:], second), atol=1e-5)
+    assert np.abs(model.encode(texts[1:], "") - model.encode(texts[1:], instruction)).max() > 1e-3
+
+
+def test_bare_texts_are_another_row_that_measures_only_their_sets(instructor, tiny_tasks, tmp_path, monkeypatch):
+    tasks = ["--task", "SciFact", "--task", "STS17", "--task", "BiorxivClusteringS2S"]
+    command = ["--model", instructor, "--backbone", "instructor", *tasks, "-o", tmp_path / "r.json"]
+    run(*command)
+    measured, evaluate = [], mteb.evaluate
+
+    def spy(encoder, task, **options):
+        measured.append(task.metadata.name)
+        return evaluate(encoder, task, **options)
+
+    monkeypatch.setattr(mteb, "evaluate", spy)
+    result = run(*command, "--bare-documents", "--bare-long-texts")
+    assert measured == ["SciFact", "BiorxivClusteringS2S"]
+    name = f"{instructor}, backbone='instructor'"
+    assert f"{name}, bare documents, bare long texts" in result.stdout
+    cells = {(cell.model.removeprefix(name), cell.task): cell.scores for cell in load_cells(tmp_path / "r.json")}
+    assert len(cells) == 6
+    assert cells["", "STS17"] == cells[", bare documents, bare long texts", "STS17"]
 
 
 def test_each_kind_of_set_is_measured_and_a_rerun_measures_nothing(instructor, tiny_tasks, tmp_path, monkeypatch):
@@ -128,3 +180,14 @@ def test_a_set_that_cannot_be_fetched_is_named(instructor, tmp_path, monkeypatch
     monkeypatch.setattr(type(tasks["STS12"]), "load_data", refuse)
     with pytest.raises(InputError, match=r"Cannot read mteb/sts12-sts from the hub \(ConnectionError: offline\)"):
         run("--model", instructor, "--backbone", "instructor", "--task", "STS12", "-o", tmp_path / "r.json")
+
+
+@pytest.mark.parametrize(("module", "start"), [("suite", "error: "), ("registry", "inbedder.errors.MissingExtraError: ")])
+def test_without_mteb_the_extra_is_named(module, start):
+    run_module = f"runpy.run_module('inbedder_evaluation.mteb.{module}', run_name='__main__')"
+    code = f"import runpy, sys; sys.modules['mteb'] = None; {run_module}"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    lines = result.stderr.splitlines()
+    assert result.returncode == 1
+    assert lines[-1] == f"{start}This needs mteb. Install it with: pip install './evaluation[mteb]' in the clone"
+    assert len(lines) == 1 or module != "suite"

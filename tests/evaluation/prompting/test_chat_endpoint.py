@@ -26,7 +26,7 @@ class FakeEndpoint(BaseHTTPRequestHandler):
         self.requests.append((self.path, body))
         self.headers_sent.append(self.headers["Authorization"])
         status = self.failures.pop(0) if self.failures else 200
-        content = None if "refuse" in body["messages"][0]["content"] else f"{len(body['messages'][0]['content'])}"
+        content = self.answer(body["messages"])
         message = {"role": "assistant", "content": content}
         answer = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
         answer["choices"] = [{"index": 0, "finish_reason": "stop", "message": message}]
@@ -36,6 +36,10 @@ class FakeEndpoint(BaseHTTPRequestHandler):
         self.send_header("retry-after-ms", "1")
         self.end_headers()
         self.wfile.write(json.dumps(payload).encode())
+
+    def answer(self, messages):
+        """Answer with the length of the first message, or with nothing."""
+        return None if "refuse" in messages[0]["content"] else f"{len(messages[0]['content'])}"
 
     def log_message(self, *_arguments):
         pass

@@ -57,5 +57,5 @@ def test_the_command_reads_the_hub_and_the_authors_instructions(make_model, tmp_
     content = json.loads((tmp_path / "t.json").read_text())
     (entry,) = content["sets"]
     assert (entry["set"], entry["instruction"], len(entry["groups"])) == ("FewRel", "Which animal?", 2)
-    assert content["spec"]["encoding"]["truncation_side"] == "left"
+    assert content["spec"]["encoding"]["truncation_side"] == "prompt-left"
     assert f"FewRel: V-measure {entry['v_measure']:.2f}" in result.output

@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -10,7 +11,7 @@ from inbedder.errors import InputError
 from inbedder.options import Reencoding
 from inbedder.prompting.stopwords import load_stopwords
 from inbedder_evaluation.results import load_cells
-from inbedder_evaluation.sweeps.embedders import list_uninformative_words, make_pooling_embedders
+from inbedder_evaluation.sweeps.embedders import list_uninformative_words, make_filter_embedders, make_pooling_embedders
 from inbedder_evaluation.sweeps.paper import app
 from tests.evaluation.tasks.test_tasks import ignorant
 from tests.evaluation.test_runner import run
@@ -61,10 +62,34 @@ def test_filtering_words_changes_the_vectors_and_is_named(make_model, tmp_path):
     assert (tmp_path / "f.png").exists()
 
 
-def test_uninformative_words_are_the_authors_list_and_the_instruction():
-    words = list_uninformative_words("Which product is it?")
-    assert set(words) == {*load_stopwords("nltk"), "Based on ", "Sure! ", "Which product is it?"}
-    assert len(words) == 179 + 3
+@pytest.mark.parametrize(
+    ("instruction", "questions"),
+    [
+        ("Where did the news happen?", ["Where did the news happen?"]),
+        ("How does the customer feel?", ["How does the customer feel?", "What does the customer need?"]),
+        ("What does the customer need?", ["How does the customer feel?", "What does the customer need?"]),
+        (None, []),
+    ],
+)
+def test_uninformative_words_are_those_of_the_authors_configs(instruction, questions):
+    """configs/causallm_llama-2-7b-chat-e5-large-v2-pretrain-filter.json: filter_words of NYT, IntentEmotion and InstructSTSB."""
+    words = list_uninformative_words(instruction)
+    assert set(words) == {*load_stopwords("nltk"), "Based on ", "Sure! ", *questions}
+    assert len(words) == 179 + 2 + len(questions)
+
+
+def test_questions_of_single_texts_are_not_left_out_of_their_answers(make_model):
+    model = InBedder(make_model("opt"))
+    embedder = make_filter_embedders(make_model("opt"), {}, {})[1]
+    texts, question = ["I love cats", "I love dogs"], "Where did the news happen?"
+    shared, per_text = embedder.encode(texts, question), embedder.encode(texts, [question, "What?"])
+    words = list_uninformative_words(None)
+    options = {"pooling": "avg-gen", "beside": "none"}
+    expected = model.replace(**options).encode(texts, [question, "What?"], filter_words=words)
+    np.testing.assert_allclose(per_text, expected, atol=1e-6)
+    np.testing.assert_allclose(
+        shared, model.replace(**options).encode(texts, question, filter_words=[*words, question]), atol=1e-6
+    )
 
 
 def test_the_papers_sets_are_measured_in_its_protocol(make_model, tmp_path):
@@ -73,7 +98,7 @@ def test_the_papers_sets_are_measured_in_its_protocol(make_model, tmp_path):
     cells = load_cells(tmp_path / "l.json")
     assert {cell.task for cell in cells} == {"NYT two-criteria clustering, paper protocol"}
     encoding = cells[0].metadata["spec"]["encoding"]
-    assert (encoding["truncation_side"], encoding["max_length"]) == ("left", 64)
+    assert (encoding["truncation_side"], encoding["max_length"]) == ("prompt-left", 64)
 
 
 def test_the_re_encoder_is_that_of_the_shared_option(make_model, make_sentence_model):

@@ -6,7 +6,10 @@ import pytest
 from scipy.stats import pearsonr
 
 from inbedder.errors import InputError
+from inbedder.prompting.templates import read_prompts
 from inbedder_evaluation.instructor_prompts import to_instructor_prompt
+from inbedder_evaluation.tasks import Data, build_tasks
+from inbedder_evaluation.tasks.task import read_instructions
 from inbedder_evaluation.tasks.text_evaluation import TextEvaluation
 
 VECTORS = {"good": [1, 0], "fair": [1, 1], "bad": [0, 1], "ref": [1, 0.1], "other ref": [-1, 0]}
@@ -37,6 +40,44 @@ def test_the_score_is_the_largest_cosine_over_the_references(folder):
     scores = TextEvaluation("texteval_mscoco", folder).evaluate(encode)
     assert scores["pearson"] == pytest.approx(100 * pearsonr(cosines, [5, 3, 0]).statistic, rel=1e-5)
     assert scores["spearman"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("wording", "instruction"),
+    [
+        (None, "What is in the picture?"),
+        ("large", "Represent the caption: "),
+        ("base", "Represent the image caption: "),
+        ("xl", "Represent the image caption: "),
+    ],
+)
+def test_each_of_the_authors_models_has_its_words(folder, wording, instruction):
+    task = TextEvaluation("texteval_mscoco", folder, wording)
+    assert task.instruction == instruction
+    instructions = []
+    task.evaluate(lambda texts, words: instructions.append(words) or encode(texts, words))
+    assert instructions == [instruction]
+
+
+def test_the_words_of_a_wording_reach_instructor_models_unchanged(folder):
+    words = read_prompts("represent")["text_evaluation"]
+    assert [to_instructor_prompt(each) for of_set in words.values() for each in of_set.values()] == [
+        *("Represent the image caption: ", "Represent the caption: ", "Represent the image caption: "),
+        *("Represent a comment: ", "Represent a comment: ", "Represent a news comment: "),
+        *("Represent the statement: ", "Represent the statement: ", "Represent the translation statement; "),
+    ]
+    for name, of_set in words.items():
+        assert to_instructor_prompt(read_instructions("standard")[name]) == of_set["large"]
+
+
+def test_a_wording_without_words_or_without_text_evaluation_is_refused(folder):
+    with pytest.raises(InputError, match=r"There is no wording 'xxl'\. Choose from: base, large, xl"):
+        build_tasks(Data(folder, wording="xxl"), ["texteval"])
+    with pytest.raises(InputError, match="Only text evaluation is asked in other words: add --task texteval"):
+        build_tasks(Data(folder, wording="xl"), ["IntentEmotion"])
+    assert [task.instruction for task in build_tasks(Data(folder, wording="xl"), ["texteval"])] == [
+        "Represent the image caption: "
+    ]
 
 
 def test_experts_ratings_are_averaged(folder):
