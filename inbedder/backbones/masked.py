@@ -276,11 +276,9 @@ class MaskedBackbone(TransformersBackbone):
         return torch.tensor(foreign_sets)[:, set_of]
 
     def _score_masks(self, prompts: Sequence[PromptTokens]) -> tuple[Tensor, Tensor, Tensor]:
-        """Score the masks of one batch.
+        """Score the masks of one batch: vectors (batch, d), float32 logits (batch, masks, vocabulary), and ids (batch, length).
 
-        Returns:
-            The prompts' vectors by default, float32, shape (batch, d); logits, float32, shape (batch, masks, vocabulary); and the
-            prompts' ids, shape (batch, length).
+        The vectors are those of the default pooling.
         """
         inputs, is_mask = self._make_inputs(prompts)
         limited = limit_to_positions(self.model, self._last_mixing, is_mask)

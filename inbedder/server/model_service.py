@@ -170,36 +170,6 @@ class ServedModel:
         except TemplateError:
             raise RefusalError(422, "There is no instruction of that name. Write the question itself.") from None
 
-    def embed_texts(
-        self,
-        texts: Sequence[str],
-        instruction: Instruction,
-        *,
-        truncate: str | None = None,
-        normalized: bool = True,
-        dimensions: int | None = None,
-        precision: PrecisionName | None = None,
-    ) -> tuple[Vectors, int]:
-        """Embed the texts of a request.
-
-        Args:
-            texts: n texts.
-            instruction: One instruction for all texts, one per text, or None.
-            truncate: "NONE" rejects texts that are too long; otherwise they are cut.
-            normalized: Scale vectors to length 1.
-            dimensions: Length of the vectors; None for the model's.
-            precision: Precision of the vectors; None for the model's.
-
-        Returns:
-            Vectors, shape (n, d), and the number of tokens.
-
-        Raises:
-            RefusalError: If the request exceeds a limit, or the vectors cannot have that length.
-        """
-        options: dict[str, Any] = {"truncate": truncate, "normalized": normalized, "precision": precision}
-        vectors, _, tokens = self.read_texts(texts, instruction, dimensions=dimensions, **options)
-        return vectors, tokens
-
     def read_texts(
         self,
         texts: Sequence[str],
@@ -211,10 +181,22 @@ class ServedModel:
         precision: PrecisionName | None = None,
         return_answers: bool = False,
     ) -> tuple[Vectors, list[str] | None, int]:
-        """Embed the texts of a request, as ``embed_texts`` does, and perhaps answer their instructions.
+        """Embed the texts of a request, and perhaps answer their instructions.
+
+        Args:
+            texts: n texts.
+            instruction: One instruction for all texts, one per text, or None.
+            truncate: "NONE" rejects texts that are too long; otherwise they are cut.
+            normalized: Scale vectors to length 1.
+            dimensions: Length of the vectors; None for the model's.
+            precision: Precision of the vectors; None for the model's.
+            return_answers: Whether to answer the instructions, too.
 
         Returns:
             Vectors, shape (n, d); n answers, or None without ``return_answers``; and the number of tokens.
+
+        Raises:
+            RefusalError: If the request exceeds a limit, or the vectors cannot have that length.
         """
         truncate_dim = self._check_dimensions(dimensions, instruction)
         encoder, tokens = self.prepare_prompts(texts, instruction, truncate)
@@ -230,6 +212,11 @@ class ServedModel:
             distinct_prompts = len(set(zip(texts, self.check(texts, instruction), strict=True)))
             self.metrics.hits.labels(self.name).inc(max(0, distinct_prompts - (ticket.submitted_prompts - before)))
         return vectors, answers, tokens
+
+    def embed_texts(self, texts: Sequence[str], instruction: Instruction, **options: Any) -> tuple[Vectors, int]:
+        """Embed the texts of a request: vectors, shape (n, d), and the number of tokens; options are those of ``read_texts``."""
+        vectors, _, tokens = self.read_texts(texts, instruction, **options)
+        return vectors, tokens
 
     def _check_dimensions(self, dimensions: int | None, instruction: Instruction) -> int | None:
         """Check a requested length of vectors, and return it for ``encode``: None for whole vectors."""

@@ -121,7 +121,7 @@ def test_an_untrained_model_with_a_chat_template_is_read_as_a_chat(make_chat_mod
     assert model.template.closing and not caplog.records
 
 
-def test_a_chat_template_that_cannot_be_used_leaves_the_default_and_says_so(make_model, tmp_path, caplog):
+def test_an_unusable_chat_template_leaves_the_default_and_says_so(make_model, tmp_path, caplog):
     folder = write_chat_model(make_model("opt"), tmp_path / "twice", "qwen3")
     (tmp_path / "twice" / "chat_template.jinja").write_text("{{ messages[-1]['content'] }}{{ messages[-1]['content'] }}")
     assert InBedder(folder).template.name == "inbedder"
