@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Time two ways to the same vectors in turn: questions asked together, the cache, guided encoding, and the paper's code.
+"""Time two ways to the same vectors in turn: questions asked together, vectors with answers, the cache, guided encoding, and the
+paper's code.
 
     python -m scripts.bench.saved_work                        (about 15 minutes on 2 cores)
     python -m scripts.bench.saved_work --only cache
@@ -70,6 +71,24 @@ def make_joint_ways(_folder: Path) -> Ways:
     )
 
 
+def make_answering_ways(_folder: Path) -> Ways:
+    """Encode and answer 500 texts of `mini`, in two passes and in one."""
+    rows, mini = texts(500, 8, 30), InBedder()
+    return (
+        lambda: (mini.answer(rows, QUESTIONS[0]), mini.encode(rows, QUESTIONS[0]))[1],
+        lambda: mini.encode(rows, QUESTIONS[0], return_answers=True)[0],
+    )
+
+
+def make_decoding_ways(folder: Path) -> Ways:
+    """Encode and answer 16 long texts with a decoder of 125M parameters, in two passes and in one."""
+    rows, model = texts(16, 195, 200), make_random_model(folder, "opt", "125M")
+    return (
+        lambda: (model.answer(rows, QUESTIONS[0]), model.encode(rows, QUESTIONS[0]))[1],
+        lambda: model.encode(rows, QUESTIONS[0], return_answers=True)[0],
+    )
+
+
 def make_cached_ways(folder: Path) -> Ways:
     """Encode texts into an empty cache, and from a cache that holds them."""
     rows, numbers, fresh = texts(256, 20, 120), iter(range(1_000)), InBedder()
@@ -94,6 +113,8 @@ def make_guided_ways(_folder: Path) -> Ways:
 CASES: dict[str, Callable[[Path], Ways]] = {
     "opt 125M: 10 instructions, shared / naive, default precision": make_paper_ways,
     "mini: 10 instructions over 2,000 short texts, shared / separate": make_joint_ways,
+    "mini: vectors with answers, one pass / two": make_answering_ways,
+    "opt 125M: vectors with answers, one pass / two": make_decoding_ways,
     "mini: warm cache / cold": make_cached_ways,
     "mini: guided / every text read, 20,000 short texts": make_guided_ways,
 }
