@@ -293,3 +293,13 @@ def blobs(sizes, seed=0):
     centres = np.eye(len(sizes), 8, dtype=np.float32)
     rows = np.concatenate([centre + 0.05 * rng.normal(size=(n, 8)) for centre, n in zip(centres, sizes, strict=True)])
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def with_answers(model, encode):
+    """Return a stand-in for ``model.encode`` that also takes ``return_answers``."""
+
+    def encode_and_answer(texts, question=None, *, return_answers=False, **options):
+        vectors = encode(texts, question, **options)
+        return (vectors, model.answer(texts, question)) if return_answers else vectors
+
+    return encode_and_answer

@@ -89,7 +89,10 @@ def build_vllm_backbone(resolved: ResolvedModel, kind: str, options: ModelOption
     if kind != "causal":
         raise ModelError(f"{resolved.base.name} is a {kind} LM; inbedder uses vLLM for causal LMs only. Leave out backbone.")
     if resolved.settings.question_adapter:
-        raise ModelError(f"{resolved.adapter} is an adapter of the question, which vLLM cannot apply. Leave out backbone.")
+        raise ModelError(
+            f"{resolved.adapter} is an adapter of the question, which vLLM would apply to the text, too. "
+            "Leave out backbone, or train an adapter of all tokens (lora.tokens: all)."
+        )
     if options.device not in (None, "cpu", "cuda"):
         raise ModelError(f"vLLM uses all visible devices, so it cannot use {options.device!r}. Set CUDA_VISIBLE_DEVICES instead.")
     if options.quantization == "int8":

@@ -17,7 +17,6 @@ from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import TableOptions, embed_guided, load_embedder
 from inbedder.cli.model_options import with_cluster_options, with_model_options
 from inbedder.cli.shared_options import (
-    INPUT,
     TABLE_TYPES,
     BatchSize,
     GuardCells,
@@ -55,7 +54,7 @@ OneQuestion = Annotated[
 ]
 Split = Annotated[
     str | None,
-    typer.Option(help="Group the parts of long documents: paragraph, sentence or a number of words.", rich_help_panel=INPUT),
+    typer.Option(help="Group the parts of long texts, each with topics of its own: paragraph, sentence or a number of words."),
 ]
 MarkWords = Annotated[
     bool,
@@ -97,6 +96,8 @@ def cluster(
     counts = parse_group_counts(k, groupings)
     if one_question and guided is not None:
         raise typer.BadParameter("it maps vectors of one wording; leave it out with --one-question.", param_hint="--guided")
+    if split is not None and top > 1:
+        raise typer.BadParameter("with --split the table has the shares of all groups; leave it out.", param_hint="--top")
     check_save_folders(save, groupings)
     table = table_options.read(source)
     from inbedder.grouping.document_parts import parse_unit, split_documents

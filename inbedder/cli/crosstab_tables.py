@@ -107,8 +107,8 @@ class CrossTabulation:
 
 def _build_full_table(table: CrossTable) -> Grid:
     """Build a table of all cells."""
-    grid = _make_empty_table("", *table.columns.names)
-    for name, *cells in zip(table.rows.names, table.counts, table.shares, table.differs, strict=True):
+    grid = _make_empty_table("", *table.columns.marked_names)
+    for name, *cells in zip(table.rows.marked_names, table.counts, table.shares, table.differs, strict=True):
         lines = [f"{' +-'[sign]} {count} {share:4.0%}" for count, share, sign in zip(*cells, strict=True)]
         grid.add_row(_make_text(name), *map(_make_text, lines))
     return grid
@@ -120,7 +120,7 @@ def _build_strongest_cells(table: CrossTable) -> Grid:
     order = sorted(((i, j) for i, j in zip(*table.differs.nonzero(), strict=True)), key=lambda cell: -abs(table.residuals[cell]))
     for i, j in order[:MAX_STRONGEST_CELLS]:
         numbers = f"{table.counts[i, j]}", f"{table.shares[i, j]:.0%}", f"{table.lift[i, j]:.2f}", f"{table.residuals[i, j]:+.1f}"
-        names = table.rows.names[i], table.columns.names[j]
+        names = table.rows.marked_names[i], table.columns.marked_names[j]
         grid.add_row(*map(_make_text, (*names, *numbers, " +-"[table.differs[i, j]])))
     return grid
 
@@ -128,7 +128,7 @@ def _build_strongest_cells(table: CrossTable) -> Grid:
 def _build_shares(timeline: Timeline) -> Grid:
     """Build a table of the share of each group in the last periods."""
     grid = _make_empty_table("", *timeline.calendar.names[-MAX_COLUMNS:])
-    for name, shares in zip(timeline.table.rows.names, timeline.shares[:, -MAX_COLUMNS:].tolist(), strict=True):
+    for name, shares in zip(timeline.table.rows.marked_names, timeline.shares[:, -MAX_COLUMNS:].tolist(), strict=True):
         grid.add_row(_make_text(name), *(_make_text("-" if math.isnan(share) else f"{share:.0%}") for share in shares))
     return grid
 
@@ -136,7 +136,7 @@ def _build_shares(timeline: Timeline) -> Grid:
 def _build_changes(timeline: Timeline) -> Grid:
     """Build a table of the first and last share of each group, and the direction of the change."""
     grid = _make_empty_table("", "texts", "first day", "last day", "", "")
-    for name, counts, change in zip(timeline.table.rows.names, timeline.table.counts, timeline.changes, strict=True):
+    for name, counts, change in zip(timeline.table.rows.marked_names, timeline.table.counts, timeline.changes, strict=True):
         shares = f"{change.first:.1%}", f"{change.last:.1%}"
         rate = "" if change.direction == "no clear change" else f"q = {change.false_discovery_rate:.2g}"
         grid.add_row(*map(_make_text, (name, str(counts.sum()), *shares, change.direction, rate)))

@@ -25,6 +25,8 @@ app = typer.Typer(
     help="List, merge, rename, move or split groups.",
     epilog="Example: inbedder groups groups/ merge 1 4",
 )
+MIN_SPLIT_SHARE = 0.8
+"""Minimum share of a group's texts in the table by which it is split; borders may have moved some since it was saved."""
 GroupNumber = Annotated[int, typer.Argument(min=1, metavar="GROUP", help="Number of the group.")]
 
 
@@ -101,6 +103,7 @@ def split(
     batch_size: BatchSize = 32,
 ) -> None:
     """Split a group by another question."""
+    from inbedder.errors import InputError
     from inbedder.grouping.describe.question_effect import explain_yes_or_no
 
     count = parse_group_count(k)
@@ -109,11 +112,11 @@ def split(
         position = _check_number(edit.grouping, number)
         size = edit.grouping.groups[position].size
         edit.changed_count = edit.grouping.split(position, instruction, table.texts, count, batch_size=batch_size)
+        held = f"The table holds {edit.changed_count:,} of the {format_count(size, 'text')} of group {number}"
+        if edit.changed_count < MIN_SPLIT_SHARE * size:
+            raise InputError(f"{held}, so nothing was changed. Give the table that the groups were made of.")
     if edit.changed_count < size:
-        print_message(
-            f"The table holds {edit.changed_count:,} of the {format_count(size, 'text')} of group {number}. The new groups count "
-            "only these; give the whole table to count all."
-        )
+        print_message(f"{held}. The new groups count only these.")
     for note in explain_yes_or_no(edit.grouping.groups[-1].answers):
         print_message(note)
 

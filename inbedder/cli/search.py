@@ -171,13 +171,13 @@ def _read_rows(table: Table, id_column: str | None, columns: list[str]) -> Rows:
 
 
 def _print_rows(rows: pd.DataFrame) -> None:
-    """Print results as a table: score, answer and text, then the other columns."""
+    """Print results as a table: id, score, answer and text, then the other columns."""
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    first_names = [name for name in ("score", "answer", "text") if name in rows.columns]
-    hidden = {"id", "generic_score", "instructed_score"}
+    first_names = [name for name in ("id", "score", "answer", "text") if name in rows.columns]
+    hidden = {"generic_score", "instructed_score"}
     names = [*first_names, *(name for name in rows.columns if name not in first_names and name not in hidden)]
     table = RichTable(*names)
     for row in rows[names].itertuples(index=False):

@@ -184,7 +184,7 @@ def _make_share_columns(result: GroupedTexts, labels: Labels, top: int, suffix: 
     own_group = np.where(labels >= 0, labels, shares.argmax(axis=1))
     ranks = np.where(np.arange(shares.shape[1]) == own_group[:, None], np.inf, shares)  # a text's own group comes first
     order = np.argsort(-ranks, axis=1, kind="stable")[:, :top]
-    values = np.take_along_axis(shares, order, axis=1).round(3)
+    values = np.take_along_axis(shares, order, axis=1).astype(np.float64).round(3)
     columns: dict[str, list[Any]] = {f"share{suffix}": values[:, 0].tolist()}
     for place in range(1, order.shape[1]):
         columns[f"group_{place + 1}{suffix}"] = (order[:, place] + 1).tolist()

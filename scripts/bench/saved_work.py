@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Time two ways to the same vectors in turn: questions asked together, vectors with answers, the cache, guided encoding, and the
-paper's code.
+"""Time two ways to the same vectors in turn: questions together, vectors with answers, cache, guided, and the paper's code.
 
     python -m scripts.bench.saved_work                        (about 15 minutes on 2 cores)
     python -m scripts.bench.saved_work --only cache

@@ -154,6 +154,11 @@ def test_cluster_writes_page_and_table_for_several_instructions(folder, monkeypa
         (("cluster", "reviews.csv"), 2, "Missing option"),
         *((("cluster", "reviews.csv", "-i", "What?", "-k", k), 2, "give a number or auto") for k in ("many", "²", "9" * 5000)),
         (("cluster", "reviews.csv", "-i", "What?", "-k", "9"), 1, "a number from 1 to 4"),
+        (
+            ("cluster", "reviews.csv", "-i", "What?", "--split", "sentence", "--top", "2"),
+            2,
+            "the table has the shares of all groups",
+        ),
         (("finetune", "none.yaml"), 1, "Cannot read the recipe none.yaml"),
         (("nonsense",), 2, "No such command"),
     ],

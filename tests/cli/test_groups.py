@@ -57,11 +57,15 @@ def test_a_split_says_how_many_texts_of_the_group_are_in_the_table(groups, capsy
     size = grouping.groups[0].size
     texts = REVIEWS.splitlines()[1:]
     members = [text for text, label in zip(texts, grouping.assign(texts).labels, strict=True) if label == 0]
-    with open("some.csv", "w", encoding="utf-8") as file:
-        file.write("review\n" + "\n".join(members[1:]) + "\n")
+    for count in (size - 2, size - 1):
+        with open(f"{count}.csv", "w", encoding="utf-8") as file:
+            file.write("review\n" + "\n".join(members[:count]) + "\n")
     capsys.readouterr()
-    assert groups("split", "1", "some.csv", "-i", "Which?", "-k", "2") == 0
-    assert f"The table holds {size - 1} of the {size} texts of group 1." in capsys.readouterr().err
+    assert groups("split", "1", f"{size - 2}.csv", "-i", "Which?", "-k", "2") == 1
+    assert f"The table holds {size - 2} of the {size} texts of group 1, so nothing was changed." in capsys.readouterr().err
+    assert Grouping.load("groups").names == grouping.names
+    assert groups("split", "1", f"{size - 1}.csv", "-i", "Which?", "-k", "2") == 0
+    assert f"The table holds {size - 1} of the {size} texts of group 1. The new" in capsys.readouterr().err
 
 
 class FullDisk(io.StringIO):

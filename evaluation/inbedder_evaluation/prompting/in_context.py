@@ -171,7 +171,7 @@ def load_language_model(name: str) -> InBedder:
     Raises:
         ModelError: If the model is not a causal LM.
     """
-    model = InBedder(name, beside="none")
+    model = InBedder(name, beside="none", dtype="float32")  # as the authors load GPT-J
     if model.backbone.kind != "causal":
         raise ModelError(f"{name} is a {model.backbone.kind} model; answering with examples needs a causal LM.")
     return model

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from inbedder.arguments import check_columns, check_integer, check_list
 from inbedder.errors import InputError, format_value, import_extra
 from inbedder.grouping.compare.dates import is_date_column, make_calendar, parse_dates
+from inbedder.grouping.describe.loose_groups import LOOSE_MARK, explain_loose_group
 from inbedder.io.cell_values import is_missing
 from inbedder.io.column_types import format_number
 from inbedder.io.html_tables import render_html_table
@@ -50,6 +51,13 @@ class Categories:
     """Name of each category."""
     category_of: Counts
     """Category of each text, int64, shape (n,); -1 for a text without a category, which does not count."""
+    loose: frozenset[int] = frozenset()
+    """Numbers of the loose groups (see ``describe.loose_groups``)."""
+
+    @property
+    def marked_names(self) -> list[str]:
+        """Name of each category, with a mark behind those of loose groups."""
+        return [f"{name} {LOOSE_MARK}" if number in self.loose else name for number, name in enumerate(self.names)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +259,8 @@ def count_pairs(rows: Categories, columns: Categories) -> CrossTable:
 
 def categorize_groups(result: GroupedTexts) -> Categories:
     """Categorize texts by their group; texts that fit none form a category too."""
-    return Categories(result.instruction, list(result.names), result.labels)
+    loose = frozenset(number for number in range(len(result.names)) if explain_loose_group(result, number))
+    return Categories(result.instruction, list(result.names), result.labels, loose)
 
 
 def categorize_values(title: str, values: Sequence[Any], count: int, most_values: int = DEFAULT_MAX_VALUES) -> Categories:

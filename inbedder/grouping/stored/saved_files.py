@@ -188,6 +188,8 @@ def _read_metadata(root: Path) -> dict[str, Any]:
         metadata = json.loads((root / METADATA_FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         advice = "Save one with result.save(folder) or inbedder cluster --save."
+        if subfolders := sorted(path.parent.name for path in root.glob(f"*/{METADATA_FILE}")):
+            advice = f"Its subfolders do, one per question: {', '.join(str(root / name) for name in subfolders)}."
         raise InputError(f"{format_value(str(root))} holds no grouping ({METADATA_FILE} is missing). {advice}") from None
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise make_damage_error(root, f"{METADATA_FILE} cannot be read ({error})") from error

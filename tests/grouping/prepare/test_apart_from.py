@@ -5,6 +5,7 @@ from inbedder import Grouping, InBedder, cluster
 from inbedder.errors import InbedderError
 from inbedder.grouping.clustering import cluster as cluster_texts
 from inbedder.grouping.prepare.apart_from import find_group_directions, remove_directions
+from tests.conftest import with_answers
 
 AXES = np.eye(8, dtype=np.float32)
 
@@ -41,7 +42,11 @@ def model(make_model, monkeypatch):
     model = InBedder(make_model("opt"))
     vectors, by_second, _ = two_questions()
     answers = {"Which?": vectors, "Good?": (AXES[by_second] + 0.01 * vectors).astype(np.float32)}
-    monkeypatch.setattr(model, "encode", lambda texts, question=None, **_: np.pad(answers[question], ((0, 0), (0, 24))))
+
+    def encode(_texts, question=None, **_):
+        return np.pad(answers[question], ((0, 0), (0, 24)))
+
+    monkeypatch.setattr(model, "encode", with_answers(model, encode))
     return model
 
 

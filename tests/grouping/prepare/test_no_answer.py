@@ -4,6 +4,7 @@ import pytest
 from inbedder import Grouping, InBedder, cluster
 from inbedder.errors import InbedderError
 from inbedder.grouping.prepare.no_answer import REFERENCE_LINES, find_invented_groups, find_unanswered
+from tests.conftest import with_answers
 
 AXES = np.eye(8, dtype=np.float32)
 
@@ -35,7 +36,7 @@ def model(make_model, monkeypatch):
         noise = 0.02 * np.random.default_rng(number).normal(size=8)
         return noise + (AXES[7] if number % 3 == 0 else AXES[number % 3] + 0.3 * AXES[7])
 
-    monkeypatch.setattr(model, "encode", encode)
+    monkeypatch.setattr(model, "encode", with_answers(model, encode))
     monkeypatch.setattr(model, "encode_many", lambda texts, questions, **_: np.stack([encode(texts) for _ in questions]))
     return model
 

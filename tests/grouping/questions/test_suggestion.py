@@ -4,7 +4,7 @@ import pytest
 from inbedder import InBedder
 from inbedder.errors import InputError
 from inbedder.grouping.questions.suggestion import suggest_questions
-from tests.conftest import blobs
+from tests.conftest import blobs, with_answers
 
 TEXTS = [f"text {i}" for i in range(60)]
 GROUPS = {
@@ -34,7 +34,7 @@ def model(make_model, monkeypatch):
         rows = [int(text.split()[1]) for text in texts]
         return [f"answer {labels[question][shuffle][row]}" for row in rows]
 
-    monkeypatch.setattr(model, "encode", encode)
+    monkeypatch.setattr(model, "encode", with_answers(model, encode))
     monkeypatch.setattr(model, "answer", answer)
     return model
 

@@ -4,6 +4,7 @@ import pytest
 from inbedder import Grouping, InBedder, cluster
 from inbedder.errors import InputError
 from tests.conftest import blobs as narrow_blobs
+from tests.conftest import with_answers
 
 SIZES = (40, 30, 20)
 TEXTS = [f"text {i}" for i in range(90)]
@@ -20,7 +21,7 @@ def model(make_model):
         rows = [int(text.split()[1]) for text in texts]
         return halves[[row // 2 + 45 * (row % 2) for row in rows]] if question == "Half?" else VECTORS[rows]
 
-    model.encode = encode
+    model.encode = with_answers(model, encode)
     model.answer = lambda texts, question, **_: [f"{question[0]} {int(text.split()[1]) % 2}" for text in texts]
     return model
 
