@@ -6,13 +6,13 @@ figure 4, table 6) and on the level of detail (section 4.3, figure 5).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from inbedder.errors import InputError
+from inbedder.prompting.short_instructions import make_tag, shorten_instruction
 from inbedder.prompting.templates import read_prompts
 
 SIZES = ("large", "base", "xl")
@@ -23,8 +23,6 @@ NO_INSTRUCTION = "none"
 WORDINGS = (*SIZES, NO_INSTRUCTION, "tag", "simple", *PARAPHRASES)
 DUPLICATES = "CQADupstack"
 """Beginning of the names of twelve sets that count as one."""
-TEXT_TYPE = re.compile(r"represent\s+(?:the\s+|an?\s+)?(.+?)(?:\s+(?:for|to|as)\s.*|[:;,.]*\s*)", re.IGNORECASE | re.DOTALL)
-"""Finds domain and text type, the one or two words of a simple instruction, in a detailed one."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +58,16 @@ class InstructedSet:
         if wording == NO_INSTRUCTION:
             return "", ""
         if wording == "tag":
-            tag = f"{self.wordings.get('tag', self.name)}; Input: "
+            tag = make_tag(self.wordings.get("tag", self.name))
             return tag, tag
         if wording in PARAPHRASES:
             return _split_roles(self.wordings["paraphrases"][PARAPHRASES.index(wording)])
         query, document = _split_roles(self.wordings.get(wording, self.wordings["large"]))
-        return (_shorten(query), _shorten(document)) if wording == "simple" else (query, document)
+        return (shorten_instruction(query), shorten_instruction(document)) if wording == "simple" else (query, document)
 
 
 def _split_roles(instruction: str | Mapping[str, str]) -> tuple[str, str]:
     return (instruction, instruction) if isinstance(instruction, str) else (instruction["query"], instruction["document"])
-
-
-def _shorten(instruction: str) -> str:
-    """Keep only the domain and text type of an instruction, in the paper's form: ``Wikipedia question; Input: ``."""
-    match = TEXT_TYPE.fullmatch(instruction)
-    assert match is not None, instruction
-    return f"{match.group(1)}; Input: "
 
 
 @cache

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from inbedder.errors import RecipeError
+from inbedder.prompting.short_instructions import make_tag, shorten_instruction
 from inbedder_finetune.column_names import find_column
 from inbedder_finetune.contrastive.contrastive_recipe import PairData, PairSource
 from inbedder_finetune.sources import Record, filter_records, read_records
@@ -87,14 +88,15 @@ def read_pairs(source: PairSource, folder: Path | str = ".", *, skip_bad: bool =
                 raise ValueError(_describe_missing_negatives(pair, source))
             if len(pair.negatives) > source.negative_count:
                 pair = replace(pair, negatives=tuple(rng.sample(pair.negatives, source.negative_count)))
+            selected = _shorten_instructions(pair, source.instructions) if _is_selected(pair, source) else None
         except ValueError as error:
             if skip_bad:
                 continue
             raise RecipeError(
                 f"{source.path}, row {number}: {error}. Correct the row, or set data.skip_bad=true to skip such rows."
             ) from error
-        if _is_selected(pair, source):
-            pairs.append(pair if source.with_instructions else _remove_instructions(pair))
+        if selected is not None:
+            pairs.append(selected)
     return pairs
 
 
@@ -107,9 +109,19 @@ def _is_selected(pair: Pair, source: PairSource) -> bool:
     return not pair.query.instruction.startswith(source.drop_instructions)
 
 
-def _remove_instructions(pair: Pair) -> Pair:
-    query, positive, *negatives = (InstructedText("", one.text) for one in (pair.query, pair.positive, *pair.negatives))
-    return replace(pair, query=query, positive=positive, negatives=tuple(negatives))
+def _shorten_instructions(pair: Pair, kept: str) -> Pair:
+    """Shorten the instructions of a pair; a text without one keeps none, except that a tag is put before every text."""
+    if kept == "whole":
+        return pair
+    tag = make_tag(pair.task.removeprefix(f"{pair.source} "))
+
+    def shorten(text: InstructedText) -> InstructedText:
+        if kept == "simple":
+            return text._replace(instruction=text.instruction and shorten_instruction(text.instruction))
+        return text._replace(instruction=tag if kept == "tag" else "")
+
+    negatives = tuple(map(shorten, pair.negatives))
+    return replace(pair, query=shorten(pair.query), positive=shorten(pair.positive), negatives=negatives)
 
 
 def _describe_missing_negatives(pair: Pair, source: PairSource) -> str:
