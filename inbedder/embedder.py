@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ArrayKwargs,
         ChangeableKwargs,
         EncodeKwargs,
+        FormatKwargs,
         ModelKwargs,
         PrecisionName,
     )
@@ -200,7 +201,7 @@ class InBedder:
     def encode(self, texts: None = None, instruction: Instruction = None, **options: Unpack[ArrayKwargs]) -> Vectors: ...
     @overload
     def encode(
-        self, texts: Texts, instruction: Instruction, *, return_answers: Literal[True], **options: Unpack[ArrayKwargs]
+        self, texts: Texts, instruction: Instruction, *, return_answers: Literal[True], **options: Unpack[FormatKwargs]
     ) -> tuple[Vectors, list[str]]: ...
     @overload
     def encode(

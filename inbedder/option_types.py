@@ -91,6 +91,7 @@ class ArrayKwargs(EncodeKwargs, total=False):
 
     convert_to_tensor: Literal[False]
     convert_to_numpy: Literal[True]
+    return_answers: Literal[False]
 
 
 class AnswerKwargs(TypedDict, total=False):

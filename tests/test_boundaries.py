@@ -56,7 +56,7 @@ CASES = {
 }
 """By option: the kind of model, the fixed options, and a value of the option that changes vectors."""
 CHAT = "template of the tokenizer"
-ALL_CASES = CASES | {CHAT: ("chat", {}, {"template": "chat"})}
+ALL_CASES = CASES | {CHAT: ("chat", {"template": "inbedder"}, {"template": "chat"})}
 WITHOUT_EFFECT = {
     "model",
     "device",

@@ -17,6 +17,7 @@ from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import TableOptions, embed_guided, load_embedder
 from inbedder.cli.model_options import with_cluster_options, with_model_options
 from inbedder.cli.shared_options import (
+    INPUT,
     TABLE_TYPES,
     BatchSize,
     GuardCells,
@@ -54,7 +55,10 @@ OneQuestion = Annotated[
 ]
 Split = Annotated[
     str | None,
-    typer.Option(help="Group the parts of long texts, each with topics of its own: paragraph, sentence or a number of words."),
+    typer.Option(
+        help="Group the parts of long texts, each with topics of its own: paragraph, sentence or a number of words.",
+        rich_help_panel=INPUT,
+    ),
 ]
 MarkWords = Annotated[
     bool,

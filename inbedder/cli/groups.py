@@ -112,11 +112,11 @@ def split(
         position = _check_number(edit.grouping, number)
         size = edit.grouping.groups[position].size
         edit.changed_count = edit.grouping.split(position, instruction, table.texts, count, batch_size=batch_size)
-        held = f"The table holds {edit.changed_count:,} of the {format_count(size, 'text')} of group {number}"
+        message = f"The table holds {edit.changed_count:,} of the {format_count(size, 'text')} of group {number}"
         if edit.changed_count < MIN_SPLIT_SHARE * size:
-            raise InputError(f"{held}, so nothing was changed. Give the table that the groups were made of.")
+            raise InputError(f"{message}, so nothing was changed. Give the table that the groups were made of.")
     if edit.changed_count < size:
-        print_message(f"{held}. The new groups count only these.")
+        print_message(f"{message}. The new groups count only these.")
     for note in explain_yes_or_no(edit.grouping.groups[-1].answers):
         print_message(note)
 

@@ -10,6 +10,12 @@ _TEXT_TYPE = re.compile(r"represent\s+(?:the\s+|an?\s+)?(.+?)(?:\s+(?:for|to|as)
 def make_tag(name: str) -> str:
     """Make an instruction of the name of a data set.
 
+    Args:
+        name: The name.
+
+    Returns:
+        The instruction, which ends in a space.
+
     Example:
         >>> make_tag("Natural Questions")
         'Natural Questions; Input: '

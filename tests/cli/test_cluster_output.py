@@ -138,13 +138,17 @@ def test_texts_in_an_unknown_language_give_one_warning(folder, monkeypatch, caps
 
 
 def test_groups_and_questions_with_equal_answers_are_reported(folder, monkeypatch, capsys, make_model):
-    moods = ["good", "bad"] * 10
+    answers = moods = ["good", "bad"] * 10
+
+    def encode_and_answer(model, texts, instruction, *_):
+        return model.encode(texts, instruction), answers
+
     (folder / "t.txt").write_text("".join(f"text {i} is {mood}\n" for i, mood in enumerate(moods)))
-    monkeypatch.setattr("inbedder.embedder.InBedder.answer", lambda *_, **__: moods)
+    monkeypatch.setattr("inbedder.embedder.InBedder._encode_and_answer", encode_and_answer)
     options = ("-i", "How is it?", "-i", "How fast is it?", "-k", "1", "-o", "out.csv", "--model", make_model("bert"))
     assert run(monkeypatch, "cluster", "t.txt", *options) == 0
     assert "100% of the answers to 'How fast is it?' equal those to 'How is it?'" in capsys.readouterr().err
-    monkeypatch.setattr("inbedder.embedder.InBedder.answer", lambda *_, **__: ["good"] * 20)
+    answers = ["good"] * 20
     assert run(monkeypatch, "cluster", "t.txt", "-i", "How is it?", "-k", "3", *options[6:]) == 0
     assert "Groups 1, 2 and 3 hardly differ in their answers (mostly 'good')" in capsys.readouterr().err
     assert run(monkeypatch, "cluster", "t.txt", "-i", "How is it?", *options[6:]) == 0

@@ -109,16 +109,16 @@ def _is_selected(pair: Pair, source: PairSource) -> bool:
     return not pair.query.instruction.startswith(source.drop_instructions)
 
 
-def _shorten_instructions(pair: Pair, kept: str) -> Pair:
+def _shorten_instructions(pair: Pair, level: str) -> Pair:
     """Shorten the instructions of a pair; a text without one keeps none, except that a tag is put before every text."""
-    if kept == "whole":
+    if level == "whole":
         return pair
     tag = make_tag(pair.task.removeprefix(f"{pair.source} "))
 
     def shorten(text: InstructedText) -> InstructedText:
-        if kept == "simple":
+        if level == "simple":
             return text._replace(instruction=text.instruction and shorten_instruction(text.instruction))
-        return text._replace(instruction=tag if kept == "tag" else "")
+        return text._replace(instruction=tag if level == "tag" else "")
 
     negatives = tuple(map(shorten, pair.negatives))
     return replace(pair, query=shorten(pair.query), positive=shorten(pair.positive), negatives=negatives)

@@ -188,8 +188,8 @@ def test_instructions_are_shortened_to_text_type_or_task(tmp_path):
     row = {"query": [query, "a"], "pos": [passage, "b"], "neg": [passage, "c"], "task_name": "nq"}
     name = write(tmp_path, [row, {**row, "neg": "d"}])
 
-    def list_instructions(kept):
-        pairs = read_pairs(PairSource(name, instructions=kept), tmp_path)
+    def list_instructions(level):
+        pairs = read_pairs(PairSource(name, instructions=level), tmp_path)
         return [[text.instruction for text in (pair.query, pair.positive, *pair.negatives)] for pair in pairs]
 
     assert list_instructions("whole") == [[query, passage, passage], [query, passage, ""]]
