@@ -80,6 +80,8 @@ def test_several_questions_are_saved_and_assigned_together(folder, monkeypatch, 
         "group_name: Who?",
     ]
     assert Grouping.load(folder / "groups" / "2").question == "Who?"
+    with pytest.raises(InputError, match=r"Its subfolders do, one per question: .*groups/1, .*groups/2\."):
+        Grouping.load(folder / "groups")
 
 
 def test_update_adds_groups_and_saves_them(folder, grouping_folder, monkeypatch, capsys):

@@ -7,6 +7,7 @@ from scipy.stats import fisher_exact
 from inbedder import crosstab
 from inbedder.errors import InputError
 from inbedder.grouping.compare.crosstab import categorize_values
+from inbedder.grouping.report.page import render_report
 from tests.grouping.report.test_page import grouping
 
 TOPIC = [0] * 40 + [1] * 30 + [2] * 30
@@ -97,6 +98,16 @@ def test_texts_that_fit_no_group_are_a_row_of_their_own():
     (table,) = crosstab(grouping([0, 1, 2], left_out=2), {"kind": ["x", "y", "y"]})
     assert table.rows.names[-1] == "none of these"
     assert table.counts[:, table.columns.names.index("y")].tolist() == [0, 1, 1]
+
+
+def test_loose_groups_are_marked_in_the_table_of_the_terminal_and_the_page():
+    result = grouping([0, 1, 0, 1], stability=[0.9, 0.1])
+    (table,) = tables = crosstab(result, {"kind": ["x", "y", "y", "x"]})
+    assert table.rows.marked_names == [result.names[0], f"{result.names[1]} ≈"]
+    assert table.columns.marked_names == table.columns.names
+    page = render_report([result], cross_tables=tables)
+    head = page[page.index('<table class="heatmap"') : page.index("</table>")]
+    assert head.count("≈") == 1
 
 
 def test_an_empty_column_of_a_table_has_no_lift_and_no_significance():
