@@ -1,4 +1,4 @@
-"""The commands ``inbedder groups FOLDER ...``, which list and change saved groups. Groups are numbered from 1, as on the page."""
+"""The commands ``inbedder groups FOLDER ...``, which list and change saved groups, named or numbered from 1 as on the page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 MIN_SPLIT_SHARE = 0.8
 """Minimum share of a group's texts in the table by which it is split; borders may have moved some since it was saved."""
-GroupNumber = Annotated[int, typer.Argument(min=1, metavar="GROUP", help="Number of the group.")]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Number or name of the group.")]
 
 
 @app.callback()
@@ -51,19 +51,19 @@ def list_groups(ctx: typer.Context) -> None:
 @app.command(epilog='Example: inbedder groups groups/ merge 1 4 --name "Delivery"')
 def merge(
     ctx: typer.Context,
-    numbers: Annotated[list[int], typer.Argument(min=1, metavar="GROUP...", help="Numbers of two or more groups.")],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Numbers or names of two or more groups.")],
     name: Annotated[str | None, typer.Option(help="Name of the merged group; default: that of the largest one.")] = None,
 ) -> None:
     """Merge groups."""
     with _edit(ctx.obj) as edit:
-        edit.changed_count = edit.grouping.merge([_check_number(edit.grouping, number) for number in numbers], name)
+        edit.changed_count = edit.grouping.merge([_find_group(edit.grouping, group) for group in groups], name)
 
 
 @app.command(epilog='Example: inbedder groups groups/ rename 3 "Late delivery"')
-def rename(ctx: typer.Context, number: GroupNumber, name: Annotated[str, typer.Argument(help="The new name.")]) -> None:
+def rename(ctx: typer.Context, group: GroupName, name: Annotated[str, typer.Argument(help="The new name.")]) -> None:
     """Rename a group."""
     with _edit(ctx.obj) as edit:
-        edit.grouping.rename({_check_number(edit.grouping, number): name})
+        edit.grouping.rename({_find_group(edit.grouping, group): name})
 
 
 @app.command(epilog="Example: inbedder groups groups/ move reviews.csv --row 12 --row 15 --to 2")
@@ -72,7 +72,7 @@ def move(
     ctx: typer.Context,
     source: Input,
     rows: Annotated[list[int], typer.Option("--row", min=1, help="Number of a row to move, as on the page; repeatable.")],
-    to: Annotated[int, typer.Option(min=1, help="Number of the group.")],
+    to: Annotated[str, typer.Option(help="Number or name of the group.")],
     table_options: TableOptions = TableOptions(),
     batch_size: BatchSize = 32,
 ) -> None:
@@ -84,7 +84,7 @@ def move(
     if lost := [row for row in rows if row not in texts]:
         raise InputError(f"The table has no text in row {lost[0]}. Its rows are numbered from 1, without the header.")
     with _edit(ctx.obj) as edit:
-        target = _check_number(edit.grouping, to)
+        target = _find_group(edit.grouping, to)
         edit.changed_count = edit.grouping.move([texts[row] for row in dict.fromkeys(rows)], target, batch_size=batch_size)
 
 
@@ -92,7 +92,7 @@ def move(
 @with_expanded_arguments
 def split(
     ctx: typer.Context,
-    number: GroupNumber,
+    group: GroupName,
     source: Input,
     instruction: Annotated[
         str,
@@ -109,10 +109,10 @@ def split(
     count = parse_group_count(k)
     table = table_options.read(source)
     with _edit(ctx.obj) as edit:
-        position = _check_number(edit.grouping, number)
+        position = _find_group(edit.grouping, group)
         size = edit.grouping.groups[position].size
         edit.changed_count = edit.grouping.split(position, instruction, table.texts, count, batch_size=batch_size)
-        message = f"The table holds {edit.changed_count:,} of the {format_count(size, 'text')} of group {number}"
+        message = f"The table holds {edit.changed_count:,} of the {format_count(size, 'text')} of group {position + 1}"
         if edit.changed_count < MIN_SPLIT_SHARE * size:
             raise InputError(f"{message}, so nothing was changed. Give the table that the groups were made of.")
     if edit.changed_count < size:
@@ -168,11 +168,15 @@ def _describe_change(count: int, old_sizes: dict[str, int], new_sizes: dict[str,
     return f"{format_count(count, 'text')} changed group: {'; '.join(sizes)}."
 
 
-def _check_number(grouping: Grouping, number: int) -> int:
-    """Convert the number of a group from 1 to its position."""
-    if number > len(grouping.groups):
-        raise typer.BadParameter(f"there are {len(grouping.groups)} groups.", param_hint="GROUP")
-    return number - 1
+def _find_group(grouping: Grouping, group: str) -> int:
+    """Find the position of a group by its number from 1, or by its name in any case."""
+    if group.isdecimal() and 1 <= int(group) <= len(grouping.groups):
+        return int(group) - 1
+    folded_names = [name.casefold() for name in grouping.names]
+    if group.casefold() in folded_names:
+        return folded_names.index(group.casefold())
+    message = f"there are {len(grouping.groups)} groups, and none has the number or name {group!r}."
+    raise typer.BadParameter(message, param_hint="GROUP")
 
 
 def _print_groups(grouping: Grouping) -> None:

@@ -27,7 +27,8 @@ def test_groups_are_merged_and_renamed_and_the_list_is_printed(groups, capsys):
     after = Grouping.load("groups")
     assert after.names == ["both", before.names[1]]
     assert after.groups[0].size == before.groups[0].size + before.groups[2].size
-    assert groups("rename", "2", "rest of it") == 0
+    assert groups("rename", "2", "rest") == 0
+    assert groups("rename", "REST", "rest of it") == 0
     assert Grouping.load("groups").names == ["both", "rest of it"]
     capsys.readouterr()
     assert groups() == 0
@@ -104,7 +105,8 @@ def test_rows_are_moved(groups):
     [
         (("merge", "1"), 1, "at least two groups"),
         (("merge", "1", "9"), 2, "there are 3 groups"),
-        (("rename", "0", "x"), 2, "or equal to 1"),
+        (("rename", "0", "x"), 2, "there are 3 groups, and none has the number or name '0'"),
+        (("rename", "no such name", "x"), 2, "none has the number or name 'no such name'"),
         (("move", "reviews.csv", "--row", "99", "--to", "1"), 1, "no text in row 99"),
         (("split", "1", "none.csv", "-i", "Which?"), 1, "none.csv"),
     ],
