@@ -61,6 +61,8 @@ LabelColumn = Annotated[
     typer.Option(help="Column of known categories, blank where unknown: calibrates the probabilities and measures the accuracy."),
 ]
 
+EXAMPLES_ADVICE = "About five example texts per category mostly find more: a table for --into with a column example, one per row."
+
 
 @with_model_options
 def classify(
@@ -98,6 +100,8 @@ def classify(
     options = dict[str, Any](min_score=threshold, min_lead=lead, labels=labels, batch_size=batch_size)
     result = classify_texts(table.texts, instruction, categories, model=embedder, **options)
     _print_categories(result)
+    if not any(category.examples for category in categories):
+        print_message(f"  {EXAMPLES_ADVICE}")
     pages = [path for path in output if path.suffix.lower() == ".html"]
     groupings = []
     if pages or crosstab_options.by or crosstab_options.over:

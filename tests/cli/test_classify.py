@@ -40,13 +40,17 @@ def test_rows_get_the_librarys_categories_and_keep_their_columns(folder, classif
     expected = classify([row["review"] for row in rows], "What?", categories, model=InBedder(make_model("bert")))
     assert [row["category"] for row in rows] == expected.names
     assert [row["category_2"] for row in rows] == [row["category_2"] for row in expected.rows(2)]
-    assert "of 3 labelled texts are in their known category" in capsys.readouterr().err
+    messages = capsys.readouterr().err
+    assert "of 3 labelled texts are in their known category" in messages
+    assert "example texts per category" not in messages
 
 
 def test_the_default_output_and_a_report_are_written(folder, classify_reviews, capsys):
     assert classify_reviews("--into", "pets", "--into", "money", "--other") == 0
     assert {row["category"] for row in rows_of(folder / "classified.csv")} <= {"pets", "money", "none of these"}
-    assert "is no count of the texts that belong to no category" in capsys.readouterr().err
+    messages = capsys.readouterr().err
+    assert "is no count of the texts that belong to no category" in messages
+    assert "About five example texts per category mostly find more" in messages
     assert classify_reviews("--into", "pets", "--into", "money", "--by", "kind", "-o", "page.html") == 0
     assert "pets" in (folder / "page.html").read_text("utf-8")
     assert "Cramer's V" in capsys.readouterr().out
