@@ -56,7 +56,7 @@ class PairSource(Section):
     symmetry: Literal["symmetric", "asymmetric"] | None = None
     """Keep only rows whose query and positive have the same instruction (symmetric), or different ones (asymmetric), as in
     INSTRUCTOR's figure 3; None keeps all."""
-    instructions: Literal["whole", "simple", "tag", "none"] = "whole"
+    instruction_detail: Literal["whole", "simple", "tag", "none"] = "whole"
     """What is kept of the instructions (INSTRUCTOR's figure 5): the "whole" ones, their domain and text type ("simple"), only the
     name of the task ("tag"), or "none", which trains a plain encoder (figure 3)."""
     max_characters: PositiveInt | None = None

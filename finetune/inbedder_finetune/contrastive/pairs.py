@@ -88,7 +88,7 @@ def read_pairs(source: PairSource, folder: Path | str = ".", *, skip_bad: bool =
                 raise ValueError(_describe_missing_negatives(pair, source))
             if len(pair.negatives) > source.negative_count:
                 pair = replace(pair, negatives=tuple(rng.sample(pair.negatives, source.negative_count)))
-            selected = _shorten_instructions(pair, source.instructions) if _is_selected(pair, source) else None
+            selected = _shorten_instructions(pair, source.instruction_detail) if _is_selected(pair, source) else None
         except ValueError as error:
             if skip_bad:
                 continue

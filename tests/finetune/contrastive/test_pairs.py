@@ -176,7 +176,7 @@ def test_rows_are_filtered_by_their_instructions(tmp_path):
     assert list_queries(symmetry="symmetric") == ["symmetric", "mined"]
     assert list_queries(symmetry="asymmetric") == ["asymmetric"]
     assert list_queries(drop_instructions=("P: for the task", "Q")) == ["symmetric"]
-    (pair,) = read_pairs(PairSource(name, symmetry="asymmetric", instructions="none"), tmp_path)
+    (pair,) = read_pairs(PairSource(name, symmetry="asymmetric", instruction_detail="none"), tmp_path)
     assert (pair.query, pair.positive, *pair.negatives) == (("", "asymmetric"), ("", "b"), ("", "c"))
 
 
@@ -189,7 +189,7 @@ def test_instructions_are_shortened_to_text_type_or_task(tmp_path):
     name = write(tmp_path, [row, {**row, "neg": "d"}])
 
     def list_instructions(level):
-        pairs = read_pairs(PairSource(name, instructions=level), tmp_path)
+        pairs = read_pairs(PairSource(name, instruction_detail=level), tmp_path)
         return [[text.instruction for text in (pair.query, pair.positive, *pair.negatives)] for pair in pairs]
 
     assert list_instructions("whole") == [[query, passage, passage], [query, passage, ""]]
@@ -197,7 +197,7 @@ def test_instructions_are_shortened_to_text_type_or_task(tmp_path):
     assert list_instructions("simple") == [[*short, short[1]], [*short, ""]]
     assert list_instructions("tag") == [["nq; Input: "] * 3] * 2
     with pytest.raises(RecipeError, match="row 1: the instruction 'Q: ' does not begin with 'Represent the'"):
-        read_pairs(PairSource(write(tmp_path, [{**row, "query": ["Q: ", "a"]}]), instructions="simple"), tmp_path)
+        read_pairs(PairSource(write(tmp_path, [{**row, "query": ["Q: ", "a"]}]), instruction_detail="simple"), tmp_path)
 
 
 def test_a_number_is_read_as_text(tmp_path):
