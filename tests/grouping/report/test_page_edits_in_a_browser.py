@@ -56,6 +56,13 @@ def test_an_empty_or_used_name_is_not_taken(page: Page) -> None:
     assert page.locator("#question-1 .changes").is_hidden()
 
 
+def test_the_headline_keeps_the_marks_of_loose_groups(browse: Callable[..., Page]) -> None:
+    page = browse([grouping([0] * 10 + [1] * 8 + [2] * 6, stability=[0.1, 0.9, 0.9])])
+    assert "“word0, more0 ≈” 42%" in page.inner_text(".finding")
+    page.locator(".merge").nth(1).select_option(label="3 word2, more2")
+    assert page.inner_text(".finding") == "largest: “word2, more2” 58%, “word0, more0 ≈” 42%"
+
+
 def test_merging_two_groups_changes_all_that_the_page_says_of_them(browse: Callable[..., Page], errors: list[str]) -> None:
     merged_topic = [0 if topic == 2 else topic for topic in TOPIC]
     results = [grouping(topic, answers=[f"answer {i % 2}" for i in range(12)]) for topic in (TOPIC, merged_topic)]

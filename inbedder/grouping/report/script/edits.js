@@ -13,7 +13,7 @@ const groupEdits = findAll('.cards').map((cards, view) => {
     const groups = names.map((_, i) => i).filter(i => isGroup(i) && sizes[i]).sort((a, b) => sizes[b] - sizes[a]);
     const finding = find('.finding', panel), label = find('.group-count', panel), { unit } = label.dataset;
     label.textContent = countLabel(names.filter((_, i) => unit === 'category' ? isGroup(i) : mergedInto[i] === i).length, unit);
-    if (finding) finding.textContent = 'largest: ' + groups.slice(0, 3).map(i => '“' + names[i] + '” ' + percent(share(i))).join(', ');
+    if (finding) finding.textContent = 'largest: ' + groups.slice(0, 3).map(i => '“' + names[i] + (find('.loose', legend[i]) ? ' ≈' : '') + '” ' + percent(share(i))).join(', ');
   };
   const readCounts = article => findAll('.answers li', article).map(line => [find('bdi', line).textContent, Number(find('b', line).textContent.replaceAll(',', ''))]);
   const countAnswers = (group, changes) => {
