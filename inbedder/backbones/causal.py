@@ -45,6 +45,7 @@ from inbedder.vectors.pooling import list_poolings, mask_generated, mask_positio
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from inbedder.backbones.protocol import AnsweredVector, JointReading
     from inbedder.backbones.revision import WeightFiles
 
 
@@ -205,21 +206,15 @@ class CausalBackbone(TransformersBackbone):
         return self._generate(self.model, prompts, sampling, kv_cache)
 
     def embed_and_answer(
-        self,
-        prompts: Sequence[PromptTokens],
-        pooling: str,
-        layer: int,
-        sampling: Sampling,
-        answering: Sampling,
-        **cached_texts: Any,
-    ) -> list[tuple[Tensor, list[ScoredAnswer]]]:
+        self, prompts: Sequence[PromptTokens], reading: JointReading, **cached_texts: Any
+    ) -> list[AnsweredVector]:
         """Pool and answer one batch, for 1st-gen in one pass; see ``Backbone.embed_and_answer``."""
-        if pooling != "1st-gen" or answering.temperature or self.reads_padding:
-            return super().embed_and_answer(prompts, pooling, layer, sampling, answering, **cached_texts)
+        if reading.pooling != "1st-gen" or reading.answering.temperature or self.reads_padding:
+            return super().embed_and_answer(prompts, reading, **cached_texts)
         with torch.inference_mode():
-            layer = check_layer(layer, self.num_layers)
+            layer = check_layer(reading.layer, self.num_layers)
             model, states = capture_layer(self.model, get_called_body(self.model), layer, self.num_layers)
-            answers = self._generate(model, prompts, answering, **cached_texts)
+            answers = self._generate(model, prompts, reading.answering, **cached_texts)
             return list(zip(states[0][:, -1].float(), answers, strict=True))
 
     def _generate(

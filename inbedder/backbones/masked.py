@@ -39,6 +39,8 @@ from inbedder.vectors.pooling import list_poolings, masked_mean
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from inbedder.backbones.protocol import AnsweredVector, JointReading
+
 
 STEM_LETTERS = 5
 """Words with this many common first letters (transfer, transferred), or that differ by a final s only (card, cards), are one word
@@ -229,21 +231,15 @@ class MaskedBackbone(TransformersBackbone):
         return self._choose_answers(prompts, *self._score_masks(prompts)[1:], sampling)
 
     def embed_and_answer(
-        self,
-        prompts: Sequence[PromptTokens],
-        pooling: str,
-        layer: int,
-        sampling: Sampling,
-        answering: Sampling,
-        **cached_texts: Any,
-    ) -> list[tuple[Tensor, list[ScoredAnswer]]]:
+        self, prompts: Sequence[PromptTokens], reading: JointReading, **cached_texts: Any
+    ) -> list[AnsweredVector]:
         """Pool and answer one batch, by default in one pass; see ``Backbone.embed_and_answer``."""
-        is_last = check_layer(layer, self.num_layers) == self.num_layers
-        if pooling != "avg-gen" or not is_last or self.reads_padding:
-            return super().embed_and_answer(prompts, pooling, layer, sampling, answering, **cached_texts)
+        is_last = check_layer(reading.layer, self.num_layers) == self.num_layers
+        if reading.pooling != "avg-gen" or not is_last or self.reads_padding:
+            return super().embed_and_answer(prompts, reading, **cached_texts)
         with torch.inference_mode():
             vectors, logits, ids = self._score_masks(prompts)
-            return list(zip(vectors, self._choose_answers(prompts, logits, ids, answering), strict=True))
+            return list(zip(vectors, self._choose_answers(prompts, logits, ids, reading.answering), strict=True))
 
     def _choose_answers(
         self, prompts: Sequence[PromptTokens], logits: Tensor, ids: Tensor, sampling: Sampling

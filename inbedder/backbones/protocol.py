@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -37,6 +37,23 @@ class Model(Protocol):
     def device(self) -> torch.device:
         """The model's device."""
         ...
+
+
+AnsweredVector = tuple[Tensor, list[ScoredAnswer]]
+"""A prompt's vector, as from ``embed``, and its answers, as from ``answer``."""
+
+
+class JointReading(NamedTuple):
+    """How prompts are pooled and answered together."""
+
+    pooling: str
+    """As for ``Backbone.embed``."""
+    layer: int
+    """As for ``Backbone.embed``."""
+    sampling: Sampling
+    """As for ``Backbone.embed``."""
+    answering: Sampling
+    """As ``sampling`` of ``Backbone.answer``."""
 
 
 @runtime_checkable
@@ -116,26 +133,17 @@ class Backbone(Protocol):
         ...
 
     def embed_and_answer(
-        self,
-        prompts: Sequence[PromptTokens],
-        pooling: str,
-        layer: int,
-        sampling: Sampling,
-        answering: Sampling,
-        **cached_texts: Any,
-    ) -> list[tuple[Tensor, list[ScoredAnswer]]]:
+        self, prompts: Sequence[PromptTokens], reading: JointReading, **cached_texts: Any
+    ) -> list[AnsweredVector]:
         """Pool and answer one batch of prompts, in one pass where both read the same states.
 
         Args:
             prompts: Tokenized prompts, with mask tokens for a masked LM.
-            pooling: As for ``embed``.
-            layer: As for ``embed``.
-            sampling: As for ``embed``.
-            answering: As ``sampling`` of ``answer``.
+            reading: How to pool and how to answer.
             **cached_texts: Keyword arguments of ``embed`` and ``answer`` of causal models that cache texts.
 
         Returns:
-            For each prompt its vector, as from ``embed``, and its answers, as from ``answer``.
+            A vector with its answers per prompt.
         """
         ...
 

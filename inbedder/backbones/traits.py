@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 from inbedder.backbones.transformer import find_position_limit, get_dtype_name, get_pad_id
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from inbedder.backbones.confidence import ScoredAnswer
-    from inbedder.backbones.protocol import Backbone
-    from inbedder.options import Sampling
+    from inbedder.backbones.protocol import AnsweredVector, Backbone, JointReading
     from inbedder.prompting.tokenization import PromptTokens
 
 
@@ -35,15 +32,10 @@ class BackboneTraits:
     position_limit: int | None
 
     def embed_and_answer(
-        self: Backbone,
-        prompts: Sequence[PromptTokens],
-        pooling: str,
-        layer: int,
-        sampling: Sampling,
-        answering: Sampling,
-        **cached_texts: Any,
-    ) -> list[tuple[Tensor, list[ScoredAnswer]]]:
+        self: Backbone, prompts: Sequence[PromptTokens], reading: JointReading, **cached_texts: Any
+    ) -> list[AnsweredVector]:
         """Pool and answer one batch in two passes; see ``Backbone.embed_and_answer``."""
+        pooling, layer, sampling, answering = reading
         vectors = self.embed(prompts, pooling, layer, sampling, **cached_texts)
         return list(zip(vectors, self.answer(prompts, answering, **cached_texts), strict=True))
 

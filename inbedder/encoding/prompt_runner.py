@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 from inbedder.arguments import check_integer
 from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.backbones.kv_cache import KVCache
-from inbedder.backbones.protocol import Backbone
+from inbedder.backbones.protocol import Backbone, JointReading
 from inbedder.backbones.shared_prefix import embed_shared, explain_not_shared
 from inbedder.cache.store import CacheSpace, Pair, Store
 from inbedder.errors import InputError, TextCutWarning
@@ -335,10 +335,10 @@ class PromptRunner:
             vectors = self.pool(texts, single_instructions, (), run_options)
             return vectors, self.answer(texts, instructions, answering, run_options)
         encoding = self.encoding
-        settings = (str(encoding.pooling), encoding.layer, encoding.sampling, answering)
+        reading = JointReading(str(encoding.pooling), encoding.layer, encoding.sampling, answering)
 
         def run_batch(batch: Sequence[Sequence[PromptTokens]]) -> list[list[tuple[Vectors, list[ScoredAnswer]]]]:
-            results = self.backbone.embed_and_answer([prompt for (prompt,) in batch], *settings, **self._cached_texts)
+            results = self.backbone.embed_and_answer([prompt for (prompt,) in batch], reading, **self._cached_texts)
             return [[(vector.cpu().numpy(), answers)] for vector, answers in results]
 
         options: dict[str, Any] = {"max_tokens": self.max_batch_tokens, "side_by_side": self._runs_side_by_side}

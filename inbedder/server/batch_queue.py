@@ -21,7 +21,7 @@ from torch import Tensor
 
 from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.backbones.forks import call_after_fork
-from inbedder.backbones.protocol import Backbone
+from inbedder.backbones.protocol import AnsweredVector, Backbone, JointReading
 from inbedder.options import Sampling
 from inbedder.prompting.batching import CPU_TOKEN_BUDGET
 from inbedder.prompting.tokenization import PromptTokens
@@ -236,17 +236,8 @@ class QueuedBackbone:
         return answers
 
     def embed_and_answer(
-        self,
-        prompts: Sequence[PromptTokens],
-        pooling: str,
-        layer: int,
-        sampling: Sampling,
-        answering: Sampling,
-        **_cached_texts: Any,
-    ) -> list[tuple[Tensor, list[ScoredAnswer]]]:
+        self, prompts: Sequence[PromptTokens], reading: JointReading, **_cached_texts: Any
+    ) -> list[AnsweredVector]:
         """Embed and answer prompts in a pass that other requests may share."""
-        settings = (pooling, layer, sampling, answering)
-        results: list[tuple[Tensor, list[ScoredAnswer]]] = self._queue.submit(
-            self._backbone, "embed_and_answer", settings, prompts
-        )
+        results: list[AnsweredVector] = self._queue.submit(self._backbone, "embed_and_answer", (reading,), prompts)
         return results
