@@ -44,12 +44,12 @@ def run(*arguments):
 def test_queries_and_documents_have_their_own_instructions(instructor):
     model = InBedder(instructor, backbone="instructor")
     encoder = InstructedEncoder(make_embedders(model, verbatim=True)[0], read_instructed_sets(), "large")
-    where = {"task_metadata": make_metadata(None, "TRECCOVID"), "hf_split": "test", "hf_subset": "default"}
+    mteb_set = {"task_metadata": make_metadata(None, "TRECCOVID"), "hf_split": "test", "hf_subset": "default"}
     for prompt_type, instruction in (
         (mteb.types.PromptType.query, "Represent the Coronavirus question for retrieving supporting documents: "),
         (mteb.types.PromptType.document, "Represent the Coronavirus document for retrieval: "),
     ):
-        vectors = encoder.encode(make_loader(TEXTS[:3]), prompt_type=prompt_type, **where)
+        vectors = encoder.encode(make_loader(TEXTS[:3]), prompt_type=prompt_type, **mteb_set)
         np.testing.assert_array_equal(vectors, model.encode(TEXTS[:3], instruction))
 
 
@@ -62,8 +62,8 @@ def test_bare_documents_are_those_of_retrieval_sets(instructor):
         ("TRECCOVID", "document", ""),
         ("SciDocsRR", "document", "Represent the Scientific document: "),
     ):
-        where = {"task_metadata": make_metadata(None, name), "hf_split": "test", "hf_subset": "default"}
-        vectors = encoder.encode(make_loader(TEXTS[:3]), prompt_type=mteb.types.PromptType(prompt_type), **where)
+        mteb_set = {"task_metadata": make_metadata(None, name), "hf_split": "test", "hf_subset": "default"}
+        vectors = encoder.encode(make_loader(TEXTS[:3]), prompt_type=mteb.types.PromptType(prompt_type), **mteb_set)
         np.testing.assert_array_equal(vectors, model.encode(TEXTS[:3], instruction))
 
 
@@ -73,11 +73,11 @@ def test_a_clustered_text_of_over_256_tokens_is_bare(instructor):
     (start,) = (len(ids) for ids in model.tokenizer.tokenizer([f"{instruction}a"])["input_ids"])
     texts = ["a" + " a" * (256 - start), "a" + " a" * (257 - start)]
     assert [len(ids) for ids in model.tokenizer.tokenizer([instruction + text for text in texts])["input_ids"]] == [256, 257]
-    where = {"task_metadata": make_metadata(None, "BiorxivClusteringS2S"), "hf_split": "test", "hf_subset": "default"}
+    mteb_set = {"task_metadata": make_metadata(None, "BiorxivClusteringS2S"), "hf_split": "test", "hf_subset": "default"}
     embedder = make_embedders(model, verbatim=True)[0]
     for bare_texts, second in ((BareTexts(), instruction), (BareTexts(long_texts=True), "")):
         encoder = InstructedEncoder(embedder, read_instructed_sets(), "large", bare_texts)
-        vectors = encoder.encode(make_loader(texts), **where)
+        vectors = encoder.encode(make_loader(texts), **mteb_set)
         np.testing.assert_allclose(vectors[:1], model.encode(texts[:1], instruction), atol=1e-5)
         np.testing.assert_allclose(vectors[1:], model.encode(texts[1:], second), atol=1e-5)
     assert np.abs(model.encode(texts[1:], "") - model.encode(texts[1:], instruction)).max() > 1e-3
