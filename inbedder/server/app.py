@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from inbedder import __version__
 from inbedder.embedder import InBedder
-from inbedder.server import classify_route, cluster_route, routes
+from inbedder.server import classify_route, cluster_route, routes, systemone_route
 from inbedder.server.http_errors import RefusalError, convert_validation_errors
 from inbedder.server.middleware import Guard
 from inbedder.server.model_service import ServedModel
@@ -74,6 +74,7 @@ def make_app(models: Mapping[str, InBedder], settings: Settings) -> FastAPI:
     app.include_router(routes.router)
     app.include_router(cluster_route.router)
     app.include_router(classify_route.router)
+    app.include_router(systemone_route.router)
     _add_status(app)
     _add_docs(app)
     app.add_middleware(Guard, settings=settings, key=key, metrics=metrics, is_queue_full=is_queue_full)

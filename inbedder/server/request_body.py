@@ -26,9 +26,10 @@ from inbedder.prompting.tokenization import clean_text
 from inbedder.server.settings import Settings
 
 MAX_DEPTH = 3
-"""Maximum nesting of lists and objects: an object with a list of objects, or of lists of token ids."""
+"""Maximum nesting of lists and objects: an object with a list of objects, or of lists of token ids. A schema's own ``max_depth``
+replaces it."""
 MAX_FIELDS = 64
-"""Maximum number of fields of an object."""
+"""Maximum number of fields of an object. A schema's own ``max_fields`` replaces it."""
 MAX_INLINE_BYTES = 16_384
 """Maximum size of a body that is parsed at once; a thread would cost more."""
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -86,7 +87,8 @@ def parse_fields(body: bytes, schema: type[Schema], settings: Settings) -> Schem
         ['a', 'b']
     """
     try:
-        value = BodyParser(body.decode("utf-8-sig"), settings).parse()
+        bounds = getattr(schema, "max_depth", MAX_DEPTH), getattr(schema, "max_fields", MAX_FIELDS)
+        value = BodyParser(body.decode("utf-8-sig"), settings, *bounds).parse()
     except (JSONDecodeError, UnicodeDecodeError):
         raise _make_error("json_invalid") from None
     try:
@@ -106,9 +108,10 @@ def _find_nearest_field(error: Mapping[str, Any], schema: type[BaseModel]) -> st
 class BodyParser:
     """A parser of one JSON document that bounds nesting, fields, list items and token ids."""
 
-    def __init__(self, text: str, settings: Settings) -> None:
-        """Set the document and the lengths of its lists."""
+    def __init__(self, text: str, settings: Settings, max_depth: int = MAX_DEPTH, max_fields: int = MAX_FIELDS) -> None:
+        """Set the document, its nesting, and the lengths of its lists and objects."""
         self.text = text
+        self.max_depth, self.max_fields = max_depth, max_fields
         self.max_items = max(settings.max_items, settings.max_cluster_items)
         self.max_token_ids = settings.max_tokens
         self.field: str | None = None
@@ -126,10 +129,10 @@ class BodyParser:
         opening = self.text[start : start + 1]
         if opening not in ("{", "["):
             return self._parse_scalar(start)
-        if depth == MAX_DEPTH:
-            raise _make_error("nesting", f"Nest lists and objects at most {MAX_DEPTH} deep", self.field)
+        if depth == self.max_depth:
+            raise _make_error("nesting", f"Nest lists and objects at most {self.max_depth} deep", self.field)
         if opening == "{":
-            fields, end = self._parse_members(start, "}", MAX_FIELDS, partial(self._parse_field, depth=depth + 1))
+            fields, end = self._parse_members(start, "}", self.max_fields, partial(self._parse_field, depth=depth + 1))
             return dict(fields), end
         if match := _TOKEN_IDS.match(self.text, start):
             self._count_token_ids(start, match.end())

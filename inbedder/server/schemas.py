@@ -27,14 +27,15 @@ ModelName = Annotated[str | None, Field(description="A name from GET /v1/models;
 Truncate = Literal["END", "NONE"]
 
 
-def _make_config(**example: Any) -> ConfigDict:
+def make_config(**example: Any) -> ConfigDict:
+    """Make the strict configuration of a request or a part of one, with an example of it."""
     return ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra={"examples": [example]})
 
 
 class EmbeddingsRequest(BaseModel):
     """OpenAI's request for embeddings, with an instruction."""
 
-    model_config = _make_config(model="mini", input=["I love cats", "I love dogs"], instruction="What animals do they love?")
+    model_config = make_config(model="mini", input=["I love cats", "I love dogs"], instruction="What animals do they love?")
 
     model: ModelName = None
     input: str | Texts | TokenIds | Annotated[list[TokenIds], Field(fail_fast=True)] = Field(
@@ -58,7 +59,7 @@ class EmbeddingsRequest(BaseModel):
 class RerankRequest(BaseModel):
     """The rerank request that Cohere, Jina and vLLM share, with an instruction."""
 
-    model_config = _make_config(
+    model_config = make_config(
         model="mini",
         query="My parcel came too late.",
         documents=["The box was crushed.", "Delivery took three weeks."],
@@ -77,7 +78,7 @@ class RerankRequest(BaseModel):
 class TextDocument(BaseModel):
     """A document as an object."""
 
-    model_config = _make_config(text="The box was crushed.")
+    model_config = make_config(text="The box was crushed.")
 
     text: str
 
@@ -85,7 +86,7 @@ class TextDocument(BaseModel):
 class CohereRequest(BaseModel):
     """Cohere's request for embeddings, with an instruction."""
 
-    model_config = _make_config(model="mini", input_type="search_query", texts=["late parcels"], embedding_types=["float"])
+    model_config = make_config(model="mini", input_type="search_query", texts=["late parcels"], embedding_types=["float"])
 
     model: ModelName = None
     texts: Texts
@@ -99,7 +100,7 @@ class CohereRequest(BaseModel):
 class AnswersRequest(BaseModel):
     """A request for answers to an instruction."""
 
-    model_config = _make_config(model="mini", input=["Terrible film."], instruction="Is the review positive or negative?")
+    model_config = make_config(model="mini", input=["Terrible film."], instruction="Is the review positive or negative?")
 
     model: ModelName = None
     input: str | Texts = Field(validation_alias=INPUT_NAMES)
@@ -130,7 +131,7 @@ _OptionFields: Any = create_model("_OptionFields", **_make_option_fields())
 class ClustersRequest(_OptionFields):
     """A request to group texts, or cached vectors by their ids."""
 
-    model_config = _make_config(
+    model_config = make_config(
         model="mini",
         texts=["The box was crushed.", "Delivery took three weeks.", "It came late.", "The lamp was broken."],
         instructions=["What is the complaint about?"],
@@ -148,7 +149,7 @@ class ClustersRequest(_OptionFields):
 class CategoryFields(BaseModel):
     """A category as an object."""
 
-    model_config = _make_config(name="damage", description="The item arrived broken.")
+    model_config = make_config(name="damage", description="The item arrived broken.")
 
     name: str
     description: str = Field(default="", description="What the category means; default: its name.")
@@ -157,7 +158,7 @@ class CategoryFields(BaseModel):
 class ClassifyRequest(BaseModel):
     """A request to classify texts into categories."""
 
-    model_config = _make_config(
+    model_config = make_config(
         model="mini",
         input=["It came three weeks late.", "The lamp was broken."],
         instruction="What is the complaint about?",

@@ -23,6 +23,7 @@ BODIES = {
     "/v1/answers": {"input": ["a", "b"], "instruction": "What?"},
     "/v1/clusters": {"texts": ["a", "b"], "k": 2},
     "/v1/classify": {"input": ["a", "b"], "instruction": "What?", "categories": ["c", "d"]},
+    "/v1/systemone": {"state": "a", "questions": {"q": {"type": "open", "instructions": "What?", "samples": 1}}},
 }
 """A valid body of each POST route."""
 TEXT_FIELDS = {
@@ -32,6 +33,7 @@ TEXT_FIELDS = {
     "/v1/answers": "input",
     "/v1/clusters": "texts",
     "/v1/classify": "input",
+    "/v1/systemone": "state",
 }
 
 
@@ -66,6 +68,8 @@ def send(client, path, **options):
 
 
 def with_instruction(path, body, instruction):
+    if path == "/v1/systemone":
+        return {**body, "questions": {"q": {**body["questions"]["q"], "instructions": instruction}}}
     return {**body, "instructions": [instruction]} if path == "/v1/clusters" else {**body, "instruction": instruction}
 
 

@@ -20,6 +20,7 @@ from inbedder.server.schemas import (
     RerankRequest,
 )
 from inbedder.server.settings import Settings
+from inbedder.server.systemone_schemas import SystemOneRequest
 from tests.server.test_middleware import BODIES
 
 LISTS = [
@@ -93,7 +94,8 @@ def test_nesting_fields_and_digits_are_bounded(client):
     for body in deep:
         assert "Nest lists and objects at most 3 deep" in get_message(post(client, "/v1/embeddings", body))
     for path in BODIES:
-        assert "Nest lists and objects at most 3 deep" in get_message(post(client, path, deep[1]))
+        depth = SystemOneRequest.max_depth if path == "/v1/systemone" else 3
+        assert f"Nest lists and objects at most {depth} deep" in get_message(post(client, path, deep[1]))
     many_fields = b"{" + b",".join(b'"%d": 0' % number for number in range(MAX_FIELDS + 1))
     for body in (many_fields, b'{"input": [' + many_fields, b"{" + b'"user": "a",' * (MAX_FIELDS + 1)):
         assert "Send at most 64 fields" in get_message(post(client, "/v1/embeddings", body))
