@@ -86,12 +86,12 @@ INVALID_HEADERS = {
 
 
 @pytest.mark.parametrize("case", INVALID_HEADERS)
-def test_every_route_but_health_requires_the_key(make_client, case):
+def test_every_route_but_health_and_ready_requires_the_key(make_client, case):
     client = make_client(api_key=KEY)
     for path, method in list_routes(client.app):
         for verb in {method, "GET", "OPTIONS", "HEAD"}:
             status = client.request(verb, path, headers=INVALID_HEADERS[case]).status_code
-            assert (status != 401) if path == "/health" else (status == 401), (path, verb, status)
+            assert (status != 401) if path in ("/health", "/ready") else (status == 401), (path, verb, status)
     assert client.get("/health", headers=INVALID_HEADERS[case]).status_code == 200
     assert client.get("/health/", headers=INVALID_HEADERS[case]).status_code == 401
 
