@@ -27,6 +27,11 @@ TELEMETRY: Any = {
 Prometheus has the metrics."""
 
 
+def redact_address() -> None:
+    """Take path and query out of a request's span: a client could write a text there. The route stays."""
+    trace.get_current_span().set_attributes({"url.path": "REDACTED", "url.query": "REDACTED"})
+
+
 def describe_request(model: str, ticket: Ticket) -> None:
     """Add a request's model and its numbers of texts and tokens to its span."""
     trace.get_current_span().set_attributes(

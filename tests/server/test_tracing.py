@@ -69,10 +69,12 @@ def test_a_failure_is_a_span_without_the_text_of_its_error(make_client, change_v
     is_failing = True
     assert client.post("/v1/embeddings", json={"input": CANARY}).status_code == 500
     assert client.post("/v1/embeddings", json={"input": "a", CANARY: 1}).status_code == 422
-    failed, refused = (json.loads(span.to_json()) for span in exporter.get_finished_spans())
+    assert client.get(f"/{CANARY}", params={"input": CANARY}).status_code == 404
+    failed, refused, unknown = (json.loads(span.to_json()) for span in exporter.get_finished_spans())
     assert (failed["status"]["status_code"], refused["status"]["status_code"]) == ("ERROR", "UNSET")
     assert refused["attributes"]["http.response.status_code"] == 422
-    assert CANARY not in json.dumps([failed, refused])
+    assert unknown["name"] == "GET" and "http.route" not in unknown["attributes"]
+    assert CANARY not in json.dumps([failed, refused, unknown])
 
 
 def test_routes_of_machines_have_no_span(client, exporter):
