@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from importlib.util import find_spec
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -20,17 +20,24 @@ MEMORY_HINT = (
 GIB = 2**30
 
 
-def check_reporting(report_to: str) -> None:
-    """Check that the package of a report is installed.
+def check_reporting(report_to: str | Sequence[str]) -> None:
+    """Check that transformers has the integrations of a recipe, and that their packages are installed.
 
     Args:
-        report_to: "none" or "tensorboard".
+        report_to: The recipe's ``training.report_to``.
 
     Raises:
-        RecipeError: If tensorboard is not installed.
+        RecipeError: If an integration is unknown, or cannot be used here.
     """
-    if report_to == "tensorboard" and not (find_spec("tensorboard") or find_spec("tensorboardX")):
-        raise RecipeError("training.report_to=tensorboard needs the package tensorboard. Run: pip install tensorboard")
+    from transformers.integrations import get_reporting_integration_callbacks
+
+    try:
+        for callback in get_reporting_integration_callbacks(report_to):
+            callback()
+    except ValueError as error:  # its message lists the known names
+        raise RecipeError(f"training.report_to: {error}") from error
+    except Exception as error:  # packages can raise anything; transformers names the one that is missing
+        raise RecipeError(f"training.report_to={report_to} cannot be used: {error}") from error
 
 
 def count_processes() -> int:

@@ -89,6 +89,8 @@ class Schedule(Section):
     """Steps between checkpoints."""
     log_steps: PositiveInt = 50
     """Steps between logged losses; short runs log at least ten."""
+    report_to: str | tuple[str, ...] = "none"
+    """Where losses are reported: "none", or transformers' integrations, such as tensorboard, wandb, mlflow or trackio."""
     seed: Seed = 0
     """Seed of sampling, row order, dropout and new weights."""
 

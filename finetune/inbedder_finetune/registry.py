@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from inbedder.errors import RecipeError
 from inbedder_finetune.recipe import read_settings
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
 
 METHODS = {
     "answering": "inbedder_finetune.answering.train_answering",
@@ -27,7 +30,7 @@ class Method(Protocol):
     def preview(self, recipe: Any) -> str:
         """Describe the training data as the model reads it; train and write nothing."""
 
-    def finetune(self, recipe: Any) -> Path:
+    def finetune(self, recipe: Any, *, callbacks: Sequence[TrainerCallback] = ()) -> Path:
         """Train, and return the folder of the result."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,7 @@ def make_training_arguments(kind: type[Any], training: Schedule, *, bf16: bool, 
         "logging_nan_inf_filter": False,
         "seed": training.seed,
         "dataloader_pin_memory": on_gpu,
-        "report_to": "none",
+        "report_to": training.report_to if isinstance(training.report_to, str) else list(training.report_to),
     }
     arguments = kind(**{**shared, **changes})
     if arguments.device.type == "cuda":
@@ -200,7 +200,13 @@ def find_checkpoint(output: Path, run: dict[str, Any]) -> str | None:
     return checkpoint
 
 
-def train(trainer: CheckedTrainer, output: Path, checkpoint: str | None, memory_hint: str) -> None:
+def train(
+    trainer: CheckedTrainer,
+    output: Path,
+    checkpoint: str | None,
+    memory_hint: str,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> None:
     """Train from a checkpoint or from the start.
 
     Args:
@@ -208,11 +214,13 @@ def train(trainer: CheckedTrainer, output: Path, checkpoint: str | None, memory_
         output: Folder of the run.
         checkpoint: Checkpoint to resume from; None starts a new run.
         memory_hint: The settings that save memory, for the error message.
+        callbacks: The caller's callbacks, which may stop training early.
 
     Raises:
         RecipeError: If memory or disk space runs out, or the run does not train its model (``checked_trainer``).
     """
-    trainer.add_callback(LogEvery())
+    for callback in (LogEvery(), *callbacks):
+        trainer.add_callback(callback)
     check_finite_weights(trainer.model)
     initial_weights = fingerprint_weights(trainer.model)
     if checkpoint is not None:

@@ -11,8 +11,8 @@ from starlette.types import Scope
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.settings import is_loopback
 
-KEYLESS_ROUTE = "/health"
-"""The only route that needs no key."""
+KEYLESS_ROUTES = ("/health", "/ready")
+"""The routes that need no key, because a load balancer asks them."""
 _HOST = re.compile(rb"(\[[0-9a-f:]+\]|[^][:/@%\s]+)(?::[0-9]+)?")
 _OWN_SITES = (b"same-origin", b"none")
 """Values of Sec-Fetch-Site of this server's own pages and of addresses that a person types."""
@@ -53,7 +53,7 @@ class AccessRules:
 
     def check_key(self, scope: Scope) -> None:
         """Reject a request without the API key (401); the scheme ``Bearer`` may be in any case."""
-        if self._key is None or scope["path"] == KEYLESS_ROUTE:
+        if self._key is None or scope["path"] in KEYLESS_ROUTES:
             return
         credentials = _list_values(scope, b"authorization")
         scheme, _, key = credentials[0].partition(b" ") if len(credentials) == 1 else (b"", b"", b"")

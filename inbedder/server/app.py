@@ -22,6 +22,7 @@ from inbedder.server.middleware import Guard
 from inbedder.server.model_service import ServedModel
 from inbedder.server.prometheus import Metrics
 from inbedder.server.settings import Settings
+from inbedder.server.tracing import TELEMETRY
 
 DESCRIPTION = (
     "Instruction-following text embeddings: a text's vector is a language model's answer to your question about it. "
@@ -67,6 +68,7 @@ def make_app(models: Mapping[str, InBedder], settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=TELEMETRY,
         lifespan=close_models_at_shutdown,
     )
     app.state.metrics = metrics
@@ -90,7 +92,7 @@ def _add_status(app: FastAPI) -> None:
 
     @app.get("/ready", name="ready", responses=routes.PROBLEMS)
     async def check_ready(request: Request) -> dict[str, str]:
-        """Report that the models are loaded and requests are accepted."""
+        """Report that the models are loaded and requests are accepted; this route needs no key."""
         if any(model.closing for model in request.app.state.models.values()):
             raise RefusalError(503, "The server is shutting down.", retry_after=1)
         return {"status": "ready"}

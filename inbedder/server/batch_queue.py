@@ -10,6 +10,7 @@ If a pass fails, its submissions are retried one by one, so that only the faulty
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextvars import ContextVar
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from opentelemetry.context import Context, get_current
 from torch import Tensor
 
 from inbedder.backbones.confidence import ScoredAnswer
@@ -26,6 +28,7 @@ from inbedder.options import Sampling
 from inbedder.prompting.batching import CPU_TOKEN_BUDGET
 from inbedder.prompting.tokenization import PromptTokens
 from inbedder.runtime.threads import limit_threads_of_pass
+from inbedder.server.tracing import record_pass
 
 
 class QueueClosedError(Exception):
@@ -33,13 +36,14 @@ class QueueClosedError(Exception):
 
 
 class Ticket:
-    """The state of one request: whether its client still waits, and how many prompts it sent to the model."""
+    """The state of one request: whether its client still waits, and how much it sent to the model."""
 
     def __init__(self, slots: threading.Semaphore | None = None) -> None:
         """Start a request; ``slots`` bounds how many compute at a time, and is released while it waits for a pass."""
         self.slots = slots or threading.Semaphore()
         self.is_cancelled = False
         self.submitted_prompts = 0
+        self.texts = self.tokens = 0
         self.future: Future[Any] | None = None
 
     def cancel(self) -> None:
@@ -74,6 +78,10 @@ class Submission:
     """Number of prompts that the request has submitted, these included."""
     future: Future[Any] = field(default_factory=Future)
     """The result: a row of vectors or a list of answers per prompt."""
+    submitted_at: int = field(default_factory=time.time_ns)
+    """When it was submitted, in nanoseconds since the epoch."""
+    context: Context = field(default_factory=get_current)
+    """The trace of the request."""
 
     @property
     def longest(self) -> int:
@@ -187,6 +195,7 @@ class BatchQueue:
 
     def _run_batch(self, batch: list[Submission]) -> None:
         """Run one pass and hand out its results; when it fails, run its submissions one by one."""
+        pass_start = time.time_ns()
         try:
             prompts = [prompt for submission in batch for prompt in submission.prompts]
             self._on_pass(len(prompts))
@@ -201,6 +210,7 @@ class BatchQueue:
             for submission in batch:
                 self._run_batch([submission])
             return
+        record_pass(batch, pass_start)
         start = 0
         for submission in batch:
             end = start + len(submission.prompts)

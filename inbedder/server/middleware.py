@@ -20,6 +20,7 @@ from inbedder.server.http_errors import CLIENT_CLOSED_REQUEST, RefusalError, sen
 from inbedder.server.log_format import describe_origin
 from inbedder.server.prometheus import Metrics
 from inbedder.server.settings import Settings
+from inbedder.server.tracing import redact_address
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class Guard:
                 await send({"type": "websocket.close", "code": 1008})
             return
         start, status = time.perf_counter(), CLIENT_CLOSED_REQUEST
+        redact_address()
 
         async def record_status(message: Message) -> None:
             nonlocal status

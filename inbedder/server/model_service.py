@@ -26,6 +26,7 @@ from inbedder.server.batch_queue import TICKET, BatchQueue, QueueClosedError, Qu
 from inbedder.server.http_errors import CLIENT_CLOSED_REQUEST, RefusalError
 from inbedder.server.prometheus import Metrics
 from inbedder.server.settings import Settings
+from inbedder.server.tracing import describe_request
 from inbedder.vectors.vectors import Vectors
 
 Instruction = str | Sequence[str] | None
@@ -98,6 +99,7 @@ class ServedModel:
         finally:
             ticket.cancel()
             watcher.cancel()
+            describe_request(self.name, ticket)
             self.waiting -= 1
             self.metrics.waiting.labels(self.name).set(self.waiting)
             self.metrics.queue.labels(self.name).set(len(self.queue))
@@ -125,6 +127,9 @@ class ServedModel:
             message = f"{len(cut_indices)} texts do not fit into {limit} tokens (first: number {first}). Shorten them."
             raise RefusalError(422, message)
         self.metrics.tokens.labels(self.name).inc(tokens)
+        if (ticket := TICKET.get()) is not None:
+            ticket.texts += len(texts)
+            ticket.tokens += tokens
         return encoder, tokens
 
     def _tokenize(self, tokenizer: PromptTokenizer, texts: Sequence[str], instructions: Sequence[str]) -> list[PromptTokens]:

@@ -41,7 +41,7 @@ class Settings(_OptionSettings):
     port: int = Field(default=8765, ge=0, le=65535)
     """Port to bind; 0 takes a free port."""
     api_key: SecretStr | None = None
-    """API key that every request except /health must send as ``Authorization: Bearer KEY``."""
+    """API key that every request except /health and /ready must send as ``Authorization: Bearer KEY``."""
     api_key_file: Path | None = None
     """A file that contains only the API key."""
     allowed_origins: Annotated[list[str], NoDecode] = Field(default=[])

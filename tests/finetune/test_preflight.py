@@ -48,7 +48,19 @@ def test_sharding_needs_several_gpus(make_model, data, tmp_path):
         finetune(make_recipe(make_model("opt"), data, tmp_path / "out", training={"fsdp": True}))
 
 
-def test_a_missing_tensorboard_is_named(make_model, data, tmp_path, monkeypatch):
-    monkeypatch.setattr(checks, "find_spec", lambda _name: None)
-    with pytest.raises(RecipeError, match="pip install tensorboard"):
-        finetune(make_recipe(make_model("opt"), data, tmp_path / "out", training={"report_to": "tensorboard"}))
+@pytest.mark.parametrize(
+    ("report_to", "message"),
+    [
+        ("tensorboards", "tensorboards is not supported, only .*tensorboard.*, wandb"),
+        (["tensorboard", "none"], "none is not supported, only"),
+        ("swanlab", "report_to=swanlab cannot be used: .*Run `pip install swanlab`"),
+        (["flyte"], "cannot be used: .*flytekit"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch, report_to, message):
+    monkeypatch.setattr("transformers.integrations.integration_utils.is_swanlab_available", lambda: False)
+    monkeypatch.setattr("transformers.integrations.integration_utils.is_flytekit_available", lambda: False)
+    recipe = make_recipe("no-model", tmp_path / "no-data", tmp_path / "out", training={"report_to": report_to})
+    with pytest.raises(RecipeError, match=message):
+        finetune(recipe)
+    assert not (tmp_path / "out").exists()

@@ -90,12 +90,12 @@ INVALID_HEADERS = {
 
 
 @pytest.mark.parametrize("case", INVALID_HEADERS)
-def test_every_route_but_health_requires_the_key(make_client, case):
+def test_every_route_but_health_and_ready_requires_the_key(make_client, case):
     client = make_client(api_key=KEY)
     for path, method in list_routes(client.app):
         for verb in {method, "GET", "OPTIONS", "HEAD"}:
             status = client.request(verb, path, headers=INVALID_HEADERS[case]).status_code
-            assert (status != 401) if path == "/health" else (status == 401), (path, verb, status)
+            assert (status != 401) if path in ("/health", "/ready") else (status == 401), (path, verb, status)
     assert client.get("/health", headers=INVALID_HEADERS[case]).status_code == 200
     assert client.get("/health/", headers=INVALID_HEADERS[case]).status_code == 401
 
@@ -109,7 +109,7 @@ def test_with_the_key_every_route_answers(make_client):
 def test_a_key_sent_twice_is_refused(make_client):
     client = make_client(api_key=KEY)
     headers = [("Authorization", f"Bearer {KEY}"), ("Authorization", "Bearer other")]
-    assert client.get("/ready", headers=headers).status_code == 401
+    assert client.get("/v1/models", headers=headers).status_code == 401
 
 
 def test_without_a_key_only_localhost_is_answered_not_web_pages(client):
@@ -243,7 +243,7 @@ def test_neither_errors_nor_logs_contain_inputs(make_client, tiny, caplog, capfd
         responses.append(client.post(path, content=f'{{"{CANARY}'.encode(), headers={"Content-Type": "application/json"}))
         responses.append(client.post(f"{path}?input={CANARY}", json=body))
     responses += [client.get(f"/{CANARY}"), client.get(f"/docs/assets/{CANARY}"), client.put(f"/v1/{CANARY}")]
-    responses.append(client.get("/ready", headers={"Authorization": f"Bearer x{CANARY}"}))
+    responses.append(client.get("/v1/models", headers={"Authorization": f"Bearer x{CANARY}"}))
     assert {401, 404, 422, 400} <= {response.status_code for response in responses}
     for response in responses:
         assert response.status_code < 500

@@ -90,8 +90,6 @@ class AnsweringSchedule(Schedule):
     """transformers' attn_implementation; "eager" trains faster than "sdpa" on a CPU with short texts."""
     eval_steps: PositiveInt = 500
     """Steps between evaluations of the held-out rows."""
-    report_to: Literal["none", "tensorboard"] = "none"
-    """Where losses are reported: "none" or "tensorboard"."""
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,6 @@ def _make_training_arguments(plan: Plan, *, evaluates: bool) -> Any:
         eval_steps=schedule.eval_steps if evaluates else None,
         prediction_loss_only=True,
         remove_unused_columns=False,
-        report_to=schedule.report_to,
     )
 
 

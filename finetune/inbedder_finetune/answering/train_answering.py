@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inbedder_finetune.answering.answering_recipe import AnsweringRecipe, parse_recipe
 from inbedder_finetune.answering.answering_trainer import AnsweringTrainer
@@ -26,16 +28,20 @@ from inbedder_finetune.preflight import MEMORY_HINT, check_disk_space
 from inbedder_finetune.sources import resolve_revision
 from inbedder_finetune.training_run import describe_run, find_checkpoint, record_run, train
 
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
 __all__ = ["finetune", "parse_recipe", "preview"]
 
 logger = logging.getLogger(__name__)
 
 
-def finetune(recipe: AnsweringRecipe) -> Path:
+def finetune(recipe: AnsweringRecipe, *, callbacks: Sequence[TrainerCallback] = ()) -> Path:
     """Fine-tune a language model by a recipe; a run with checkpoints of the same recipe resumes exactly.
 
     Args:
         recipe: Model, data, objective and schedule.
+        callbacks: transformers' callbacks, which see each step and may stop training early.
 
     Returns:
         Folder of the result, which ``InBedder(folder)`` loads: safetensors weights or a peft adapter, the tokenizer,
@@ -65,7 +71,7 @@ def finetune(recipe: AnsweringRecipe) -> Path:
     plan = replace(plan, micro_batch=micro_batch)
     trainer = AnsweringTrainer(model, loaded.tokenizer, family, data, plan)
     started = time.time()
-    train(trainer, output, checkpoint, MEMORY_HINT)
+    train(trainer, output, checkpoint, MEMORY_HINT, callbacks)
     trainer.save_model(str(output))
     if trainer.is_world_process_zero():
         save_result(trainer, plan, loaded.kind, rows, time.time() - started)

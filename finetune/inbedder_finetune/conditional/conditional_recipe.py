@@ -78,8 +78,6 @@ class ConditionalSchedule(Schedule):
     max_grad_norm: NonNegativeFloat = 1.0
     """Maximum gradient norm; 0 does not clip, as in the authors' script."""
     log_steps: PositiveInt = 10
-    report_to: Literal["none", "tensorboard"] = "none"
-    """Where losses are reported: "none" or "tensorboard"."""
 
 
 @dataclass(frozen=True)

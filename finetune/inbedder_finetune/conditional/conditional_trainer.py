@@ -64,7 +64,6 @@ def _make_training_arguments(recipe: ConditionalRecipe, evaluates: bool) -> Any:
         max_grad_norm=recipe.training.max_grad_norm,
         eval_strategy="epoch" if evaluates else "no",
         remove_unused_columns=False,
-        report_to=recipe.training.report_to,
     )
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inbedder.conditional.config import check_folder
 from inbedder.conditional.encoder import ConditionalEncoder
@@ -22,6 +22,9 @@ from inbedder_finetune.conditional.rated_pairs import PairSampler, find_file, ge
 from inbedder_finetune.model_card import save_curve
 from inbedder_finetune.preflight import check_disk_space, check_reporting, count_processes
 from inbedder_finetune.training_run import add_adapters, describe_run, find_checkpoint, make_lora_config, record_run, train
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
 
 __all__ = ["finetune", "load_rated", "parse_recipe", "preview"]
 
@@ -117,11 +120,12 @@ def preview(recipe: ConditionalRecipe) -> str:
     return "\n".join(lines)
 
 
-def finetune(recipe: ConditionalRecipe) -> Path:
+def finetune(recipe: ConditionalRecipe, *, callbacks: Sequence[TrainerCallback] = ()) -> Path:
     """Train a conditional encoder by a recipe; a run with checkpoints of the same recipe resumes exactly.
 
     Args:
         recipe: Encoder, data, objective and schedule.
+        callbacks: transformers' callbacks, which see each step and may stop training early.
 
     Returns:
         Folder of the result, which ``ConditionalEncoder.load`` loads (see ``inbedder.conditional.config``), with a model card and
@@ -154,7 +158,7 @@ def finetune(recipe: ConditionalRecipe) -> Path:
     logger.info("%d training rows, %d validation rows", len(train_rows), len(validation_rows))
     trainer = make_trainer(encoder, train_rows, validation_rows, recipe)
     started = time.time()
-    train(trainer, output, checkpoint, MEMORY_HINT)
+    train(trainer, output, checkpoint, MEMORY_HINT, callbacks)
     if recipe.lora:
         encoder.backbone = encoder.backbone.merge_and_unload()
     encoder.save(output, {"base": recipe.model})

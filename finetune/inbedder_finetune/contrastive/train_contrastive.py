@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inbedder.backbones.adapters import merge_lora
 from inbedder.backbones.sentence_modules import find_sentence_folder
@@ -34,8 +34,11 @@ from inbedder_finetune.contrastive.instructed_texts import (
 from inbedder_finetune.contrastive.pair_batches import PairBatchSampler
 from inbedder_finetune.contrastive.pairs import Pair, load_pairs
 from inbedder_finetune.model_card import render_card, save_curve
-from inbedder_finetune.preflight import check_disk_space, count_processes
+from inbedder_finetune.preflight import check_disk_space, check_reporting, count_processes
 from inbedder_finetune.training_run import describe_run, find_checkpoint, make_lora_config, record_run, train
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
 
 __all__ = ["finetune", "load_training_pairs", "parse_recipe", "preview"]
 
@@ -103,13 +106,16 @@ def load_encoder(recipe: ContrastiveRecipe) -> Any:
     return model
 
 
-def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None = None) -> Path:
+def finetune(
+    recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None = None, *, callbacks: Sequence[TrainerCallback] = ()
+) -> Path:
     """Fine-tune an encoder by a recipe; a run with checkpoints of the same recipe resumes exactly.
 
     Args:
         recipe: Model, data and schedule.
         batches: Indices into ``load_training_pairs(recipe)[0]`` of each batch, all of one task, in the order of every epoch. None
             makes the recipe's batches, in Data-CUBE's order if it has a curriculum, in a random order otherwise.
+        callbacks: transformers' callbacks, which see each step and may stop training early.
 
     Returns:
         Folder of the result, a sentence-transformers model, with a model card and the loss curve.
@@ -122,6 +128,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
 
     if count_processes() > 1:
         raise RecipeError("Contrastive training runs in one process. Start it without torchrun and accelerate.")
+    check_reporting(recipe.training.report_to)
     output = Path(recipe.training.output)
     size, seed = recipe.training.batch_size, recipe.training.seed
     train_pairs, held_out_pairs = load_training_pairs(recipe)
@@ -147,7 +154,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     logger.info("%d rows of %d tasks, %d steps per epoch", len(train_pairs), len(tasks), len(train_batches))
     trainer = make_trainer(model, train_batches, held_out_batches, recipe)
     started = time.time()
-    train(trainer, output, checkpoint, MEMORY_HINT)
+    train(trainer, output, checkpoint, MEMORY_HINT, callbacks)
     _save(trainer.model, recipe)
     write_checksums(output)
     text = _render_card(recipe, train_pairs, trainer.state.log_history, time.time() - started)
