@@ -38,7 +38,7 @@ class InstructedTextEmbedder:
         """
         self.instruction, self.model = instruction, model
 
-    @component.output_types(embedding=list[float])
+    @component.output_types(embedding=list[float])  # type: ignore[untyped-decorator]
     def run(self, text: str) -> dict[str, Any]:
         """Embed one text."""
         return {"embedding": load_shared(self.model).encode_query(text, self.instruction, **_FORMAT).tolist()}
@@ -66,7 +66,7 @@ class InstructedDocumentEmbedder:
         """
         self.instruction, self.model, self.batch_size = instruction, model, batch_size
 
-    @component.output_types(documents=list[Document])
+    @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     def run(self, documents: list[Document]) -> dict[str, Any]:
         """Return copies of the documents with embeddings; one without content is embedded as an empty text."""
         texts = [document.content or "" for document in documents]

@@ -28,7 +28,7 @@ CHECKS = {
     "LanceDB": lambda rows: rows["text"][0] == "The battery died after a week",
     "Haystack": lambda documents: documents[0].content == "The charger got hot",
     "spaCy": lambda docs: {doc.vector.shape for doc in docs} == {(384,)},
-    "Chroma": lambda found: found == [["The charger got hot"] * 2],
+    "Chroma": lambda documents: documents == [["The charger got hot"] * 2],
     "Qdrant": lambda points: points[0].payload == {"text": "The charger got hot"},
     "pgvector": lambda rows: rows == [("The charger got hot",)] * 2,
     "polars": lambda frame: frame.columns == ["text", "vector", "answer"] and frame["vector"].dtype.shape == (384,),

@@ -6,6 +6,7 @@ pytest.importorskip("spacy")
 import spacy
 
 from inbedder import InBedder
+from inbedder.integrations.spacy import InstructedVectors
 
 TEXTS = ["The battery died", "", "The box was crushed \U0001f4a5"]
 QUESTION = "What is the complaint about?"
@@ -14,7 +15,7 @@ QUESTION = "What is the complaint about?"
 def test_a_saved_pipeline_sets_the_vectors_of_the_question(make_model, tmp_path):
     name = make_model("bert")
     nlp = spacy.blank("en")
-    nlp.add_pipe("inbedder", config={"instruction": QUESTION, "model": name})
+    assert isinstance(nlp.add_pipe("inbedder", config={"instruction": QUESTION, "model": name}), InstructedVectors)
     nlp.to_disk(tmp_path / "pipeline")
     expected = InBedder(name).encode(TEXTS, QUESTION)
     for pipeline in (nlp, spacy.load(tmp_path / "pipeline")):
