@@ -23,13 +23,15 @@ from inbedder.encoding.guided import GuidedVectors, encode_guided
 from inbedder.encoding.language_check import warn_of_unreadable
 from inbedder.encoding.pipeline import EncodingPipeline
 from inbedder.encoding.prompt_runner import RunOptions
+from inbedder.encoding.saved_model import push_to_hub, save_pretrained
+from inbedder.encoding.sentence_transformers_export import save_sentence_transformer
 from inbedder.encoding.sentence_transformers_kwargs import encode_with_kwargs, has_prompt
 from inbedder.errors import InputError
 from inbedder.options import Options, Sampling, make_signature
 from inbedder.prompting.templates import PromptTemplate, check_strings, check_texts, resolve_instruction, skip_blank
 from inbedder.prompting.tokenization import PromptTokenizer
 from inbedder.vector_spec import VectorSpec
-from inbedder.vectors.vectors import Vector, VectorFormat, VectorRows, Vectors, similarity
+from inbedder.vectors.vectors import Vector, VectorFormat, VectorRows, Vectors, similarity, similarity_pairwise
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -59,6 +61,10 @@ class InBedder:
     """
 
     similarity = staticmethod(similarity)
+    similarity_pairwise = staticmethod(similarity_pairwise)
+    save_pretrained = save_pretrained
+    push_to_hub = push_to_hub
+    save_sentence_transformer = save_sentence_transformer
 
     def __init__(self, model: str | os.PathLike[str] = "mini", **options: Unpack[ModelKwargs]) -> None:
         """Load a model.
@@ -134,6 +140,15 @@ class InBedder:
     def layer(self) -> int:
         """The layer of the hidden states."""
         return self.options.encoding.layer
+
+    @property
+    def max_seq_length(self) -> int:
+        """The maximum length of a prompt in tokens, ``max_length``, under sentence-transformers' name; it can be set."""
+        return self.options.encoding.max_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        self.pipeline = self.replace(max_length=value).pipeline
 
     @property
     def template(self) -> PromptTemplate:
@@ -573,17 +588,19 @@ class InBedder:
         self.pipeline = self.pipeline.move(device)
         return self
 
-    def get_sentence_embedding_dimension(self) -> int:
+    def get_embedding_dimension(self) -> int:
         """Return the length of a vector, under sentence-transformers' name of the method.
 
         Returns:
             d, the number of dimensions.
 
         Example:
-            >>> InBedder().get_sentence_embedding_dimension()
+            >>> InBedder().get_embedding_dimension()
             384
         """
         return int(self.dimension)
+
+    get_sentence_embedding_dimension = get_embedding_dimension
 
     def as_map(
         self, instruction: str | None = None, *, column: str = "text", to: str = "vector", **options: Unpack[EncodeKwargs]
@@ -604,29 +621,6 @@ class InBedder:
             (1, 384)
         """
         return VectorMap(self, self.spec.key(), instruction, column, to, tuple(sorted(options.items())))
-
-    def save_sentence_transformer(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder that ``SentenceTransformer(folder)`` loads.
-
-        Some models also need inbedder to load; ``inbedder.encoding.sentence_transformers_export`` lists which.
-
-        Args:
-            folder: A new or empty folder.
-
-        Raises:
-            InputError: If the folder is not empty, or the model's ``precision`` is not float32.
-            ModelError: If the weights cannot be written.
-            MissingExtraError: If sentence-transformers is not installed.
-
-        Example:
-            >>> from pathlib import Path
-            >>> InBedder().save_sentence_transformer("exported")
-            >>> Path("exported/modules.json").is_file()
-            True
-        """
-        from inbedder.encoding.sentence_transformers_export import export_model
-
-        export_model(self.pipeline, folder)
 
     def __copy__(self) -> InBedder:
         return self.replace()

@@ -24,7 +24,19 @@ def test_its_repr_is_one_line_with_model_and_options(model):
 
 
 def test_its_dimension_has_the_name_of_sentence_transformers(model):
-    assert model.get_sentence_embedding_dimension() == model.encode("a", QUESTION).shape[0] == 32
+    assert (
+        model.get_sentence_embedding_dimension() == model.get_embedding_dimension() == model.encode("a", QUESTION).shape[0] == 32
+    )
+
+
+def test_max_seq_length_is_the_maximum_prompt_length(make_model):
+    model, text = InBedder(make_model("opt")), "It was late. " * 20
+    model.max_seq_length = 24
+    assert model.max_seq_length == model.options.encoding.max_length == 24
+    np.testing.assert_array_equal(model.encode(text, QUESTION), model.replace(max_length=24).encode(text, QUESTION))
+    with pytest.raises(InputError, match="max_length must be"):
+        model.max_seq_length = 0
+    assert model.max_seq_length == 24
 
 
 def test_a_dtype_of_numpy_is_accepted(make_model):

@@ -42,6 +42,7 @@ def classify(
     min_lead: float | str | None = None,
     labels: Sequence[Any] | None = None,
     embeddings: Vectors | None = None,
+    category_vectors: Vectors | None = None,
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
 ) -> Classification:
@@ -60,6 +61,8 @@ def classify(
         labels: Known category of each text, n values, blank where unknown. Twenty or more calibrate the probabilities. A label
             that is no category counts as "none of these".
         embeddings: Vectors of the texts under the instruction, shape (n, d), if you already have them.
+        category_vectors: Vectors of the categories under the instruction, shape (k, d), such as means of groups; None embeds the
+            categories' descriptions and examples.
         batch_size: Batch size.
         show_progress_bar: None shows a progress bar for long work in a terminal.
 
@@ -85,12 +88,16 @@ def classify(
     check_question(instruction)
     if embeddings is not None:
         embeddings = check_vectors("embeddings", embeddings, rows)
+    if category_vectors is not None:
+        category_vectors = check_vectors("category_vectors", category_vectors, [category.meaning for category in parsed])
     embedder = resolve_model(model)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     if embeddings is None:
         embeddings = embedder.encode(rows, instruction, precision="float32", **options)
-    with check_language_once(is_checked=True):  # the categories are no texts of the table
-        scores = similarity(embeddings, embed_categories(embedder, parsed, instruction, **options))
+    if category_vectors is None:
+        with check_language_once(is_checked=True):  # the categories are no texts of the table
+            category_vectors = embed_categories(embedder, parsed, instruction, **options)
+    scores = similarity(embeddings, category_vectors)
     threshold = find_min_score(scores) if min_score == "auto" else numbers["min_score"]
     lead = find_min_lead(scores) if min_lead == "auto" else numbers["min_lead"]
     category_labels = choose_categories(scores, threshold, lead)

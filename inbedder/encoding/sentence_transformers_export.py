@@ -18,23 +18,19 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Mapping
 from copy import deepcopy
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
-from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS
-from inbedder.backbones.hub import SETTINGS_FILE
-from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
+from inbedder.encoding.protocols import Encoder
+from inbedder.encoding.saved_model import check_new_folder, check_weights, has_text_model, write_json, write_model
+from inbedder.errors import InputError, MissingExtraError
 from inbedder.io.files import atomic_folder
 from inbedder.prompting.templates import read_prompts, resolve_instruction
 from inbedder.prompting.tokenization import count_special_edges
-from inbedder.runtime.user_paths import expand_path
 from inbedder.vectors.pooling import POOLINGS
 
 if TYPE_CHECKING:
@@ -69,21 +65,29 @@ model.encode(texts, prompt={prompt})
 """
 
 
-def export_model(pipeline: EncodingPipeline, folder: str | os.PathLike[str]) -> None:
+def save_sentence_transformer(model: Encoder, folder: str | os.PathLike[str]) -> None:
     """Write a folder that ``SentenceTransformer(folder)`` loads.
 
+    Some models also need inbedder to load; the module's description lists which.
+
     Args:
-        pipeline: The model.
+        model: The model.
         folder: A new or empty folder.
 
     Raises:
         InputError: If the folder is not empty, or the model's ``precision`` is not float32.
         ModelError: If the weights cannot be written, or are two models'.
         MissingExtraError: If sentence-transformers is not installed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from inbedder import InBedder
+        >>> InBedder().save_sentence_transformer("exported")
+        >>> Path("exported/modules.json").is_file()
+        True
     """
-    target = expand_path(folder)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InputError(f"{format_value(str(target))} is not empty. Choose a new folder.")
+    pipeline = model.pipeline
+    target = check_new_folder(folder)
     if (precision := pipeline.options.encoding.precision) != "float32":
         raise InputError(
             f"An exported model has no precision={precision!r}. Export model.replace(precision='float32'), and pass precision to "
@@ -93,12 +97,7 @@ def export_model(pipeline: EncodingPipeline, folder: str | os.PathLike[str]) -> 
         library_version = version("sentence-transformers")
     except ImportError as error:
         raise MissingExtraError("sentence-transformers") from error
-    weights = pipeline.backbone.model
-    if not isinstance(weights, nn.Module) or pipeline.options.model.quantization or pipeline.options.model.is_onnx:
-        raise ModelError(
-            f"The weights of {pipeline.options.model.model} cannot be written. Load it with its usual backbone and no "
-            "quantization."
-        )
+    check_weights(pipeline)
     with atomic_folder(target) as temporary:
         _write_folder(pipeline, temporary, library_version)
 
@@ -109,19 +108,19 @@ def _write_folder(pipeline: EncodingPipeline, target: Path, library_version: str
     is_plain = _is_prefix(pipeline) if pipeline.backbone.kind == "embedding" else chat_tokenizer is not None
     model_folder = target if is_plain else target / MODEL_FOLDER
     model_folder.mkdir(exist_ok=True)
-    _write_model(pipeline, chat_tokenizer or pipeline.backbone.tokenizer, model_folder)
+    write_model(pipeline, chat_tokenizer or pipeline.backbone.tokenizer, model_folder)
     if is_plain or pipeline.backbone.kind == "embedding":
         _write_modules(model_folder, _write_built_in_modules(pipeline, model_folder))
     if not is_plain:
         _write_modules(target, [("0", MODEL_FOLDER, INBEDDER_MODULE)])
-    _write_json(model_folder / SPEC_FILE, pipeline.spec.to_dict())
+    write_json(model_folder / SPEC_FILE, pipeline.spec.to_dict())
     prompts = {"query": "", "document": ""} | _list_prompts(pipeline)
     default = prompts.pop("", None)
     if default:
         prompts["default"] = default
     config: dict[str, Any] = {"__version__": {"sentence_transformers": library_version}, "similarity_fn_name": "cosine"}
     config |= {"prompts": prompts, "default_prompt_name": "default" if default else None, "model_type": "SentenceTransformer"}
-    _write_json(target / "config_sentence_transformers.json", config)
+    write_json(target / "config_sentence_transformers.json", config)
     (target / "README.md").write_text(_make_card(pipeline, is_plain), encoding="utf-8")
 
 
@@ -131,11 +130,6 @@ def _has_plain_states(pipeline: EncodingPipeline) -> bool:
     is_combined = encoding.subtract_instruction or encoding.filter_words or pipeline.second_model is not None
     is_changed = is_combined or encoding.truncate_dim is not None
     return encoding.layer in (-1, pipeline.backbone.num_layers) and not is_changed and pipeline.base is None
-
-
-def _has_text_model(pipeline: EncodingPipeline) -> bool:
-    """Whether the base of an adapter reads the text, which no module of sentence-transformers does."""
-    return getattr(pipeline.backbone, "text_model", None) is not None
 
 
 def _is_prefix(pipeline: EncodingPipeline) -> bool:
@@ -159,7 +153,7 @@ def _make_chat_tokenizer(pipeline: EncodingPipeline) -> PreTrainedTokenizerBase 
         str(pipeline.options.encoding.pooling) != pooling
         or not _has_plain_states(pipeline)
         or pipeline.tokenizer.truncation_side != "right"
-        or _has_text_model(pipeline)
+        or has_text_model(pipeline)
         or pipeline.template.system is not None  # the tokenizer keeps its own chat template
     ):
         return None
@@ -221,7 +215,7 @@ def _write_built_in_modules(pipeline: EncodingPipeline, folder: Path) -> list[tu
         "module_output_name": "token_embeddings",
         "max_seq_length": pipeline.tokenizer.max_length,
     }
-    _write_json(folder / "sentence_bert_config.json", config)
+    write_json(folder / "sentence_bert_config.json", config)
     width = pipeline.backbone.model.config.get_text_config().hidden_size
     pooling = str(pipeline.options.encoding.pooling)
     modules: list[Any] = [Pooling(width, POOLINGS[pooling].mode, include_prompt=pooling != "text-mean")]
@@ -245,33 +239,6 @@ def _write_built_in_modules(pipeline: EncodingPipeline, folder: Path) -> list[tu
         module.save(str(folder / path))
         entries.append((str(number), path, f"{type(module).__module__}.{type(module).__name__}"))
     return entries
-
-
-def _write_model(pipeline: EncodingPipeline, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Write weights, tokenizer and settings that ``InBedder(folder)`` loads."""
-    weights: Any = pipeline.backbone.model
-    if _has_text_model(pipeline):  # two models share the base, so the adapter is written; the base is loaded by its name
-        for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
-            shutil.copy(Path(str(pipeline.backbone.adapter)) / name, folder)
-    else:
-        with torch.inference_mode(False):
-            weights.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    settings = {
-        "template": pipeline.template.pattern if pipeline.template.name == "custom" else pipeline.template.name,
-        "backbone": "embedding" if pipeline.backbone.kind == "embedding" else None,
-        "base": pipeline.settings.base if _has_text_model(pipeline) else None,
-        "mask_length": pipeline.backbone.mask_length or None,
-        "late_interaction": pipeline.settings.late_interaction,
-        "language_directions": pipeline.settings.language_directions,
-        "question_adapter": pipeline.settings.question_adapter,
-        "max_new_tokens": pipeline.options.encoding.max_new_tokens,
-        "min_confidence": pipeline.options.encoding.min_confidence or None,
-        "normalize": pipeline.options.encoding.normalize_embeddings or None,
-        "base_encoder": pipeline.settings.base_encoder,
-        "matryoshka_dims": pipeline.settings.matryoshka_dims,
-    }
-    _write_json(folder / SETTINGS_FILE, {name: value for name, value in settings.items() if value is not None})
 
 
 def _list_prompts(pipeline: EncodingPipeline) -> dict[str, str]:
@@ -311,8 +278,4 @@ def _make_card(pipeline: EncodingPipeline, is_plain: bool) -> str:
 
 def _write_modules(folder: Path, modules: list[tuple[str, str, str]]) -> None:
     entries = [{"idx": number, "name": name, "path": path, "type": kind} for number, (name, path, kind) in enumerate(modules)]
-    _write_json(folder / "modules.json", entries)
-
-
-def _write_json(path: Path, value: Mapping[str, Any] | list[dict[str, Any]]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / "modules.json", entries)

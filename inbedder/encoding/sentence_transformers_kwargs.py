@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, cast
 
+import numpy as np
 import torch
 
+from inbedder.arguments import check_device
 from inbedder.encoding.protocols import Encoder
 from inbedder.errors import InputError, format_names, format_value
-from inbedder.prompting.templates import DefaultInstructions, PromptTemplate
+from inbedder.prompting.templates import DefaultInstructions, PromptTemplate, check_texts
 
 ENCODE_KWARGS = (
     "batch_size",
@@ -28,10 +32,14 @@ DEFAULT_KWARGS = {
     "chunk_size": None,
 }
 """Keywords that are accepted with the value that ``encode`` uses anyway."""
+MULTI_PROCESS = (
+    "encode uses all cores without processes. Pass several GPUs as device=['cuda:0', 'cuda:1'], and for several machines use "
+    "inbedder.distributed."
+)
 ALTERNATIVES = {
     "output_value": "There is one vector per text.",
-    "pool": "For several processes use inbedder.distributed.",
-    "chunk_size": "For several processes use inbedder.distributed.",
+    "pool": MULTI_PROCESS,
+    "chunk_size": MULTI_PROCESS,
     "task": "Pass an instruction.",
 }
 """What to do instead, by unsupported keyword."""
@@ -52,7 +60,8 @@ def encode_with_kwargs(
         defaults: The model's instructions of calls without one.
         texts: The argument ``texts``; None if the caller uses ``sentences`` or ``inputs``.
         instruction: The argument ``instruction``; None if the caller uses ``prompt`` or ``prompt_name``.
-        kwargs: sentence-transformers' keywords. ``device`` moves the model, as in sentence-transformers.
+        kwargs: sentence-transformers' keywords. ``device`` moves the model, as in sentence-transformers; several devices read
+            parts of the texts at the same time, each with a copy of the weights.
         options: Keyword arguments of ``encode``.
 
     Returns:
@@ -66,15 +75,34 @@ def encode_with_kwargs(
     inputs = [value for value in (texts, kwargs.get("sentences"), kwargs.get("inputs")) if value is not None]
     if len(inputs) != 1:
         raise InputError(f"encode takes the texts once, but got them {len(inputs)} times. Pass only texts.")
-    if kwargs.get("device") is not None:
-        model.to(kwargs["device"])
-    vectors = model.encode(inputs[0], _choose_instruction(model.template, defaults, instruction, kwargs), **options)
+    device, question = kwargs.get("device"), _choose_instruction(model.template, defaults, instruction, kwargs)
+    devices = [str(check_device("device", each)) for each in (device if isinstance(device, list | tuple) else [device]) if each]
+    devices = list(dict.fromkeys(devices))
+    if len(devices) == 1:
+        model.to(devices[0])
+    if len(devices) > 1 and not isinstance(inputs[0], str):
+        vectors = _encode_on_devices(model, devices, inputs[0], question, options)
+    else:
+        vectors = model.encode(inputs[0], question, **options)
     if kwargs.get("convert_to_tensor"):
         return torch.from_numpy(vectors).to(model.device)
     if kwargs.get("convert_to_numpy", True):
         return vectors
     tensor = torch.from_numpy(vectors).to(model.device)
     return tensor if tensor.ndim == 1 else list(tensor)
+
+
+def _encode_on_devices(model: Encoder, devices: Sequence[str], texts: Any, instruction: Any, options: Mapping[str, Any]) -> Any:
+    """Embed consecutive parts of the texts, one part per device, at the same time."""
+    rows, instructions = check_texts(texts, instruction)
+    requested = model.pipeline.requested.get_changed_options()
+    load = cast("Callable[..., Encoder]", type(model))
+    models = [model if device == str(model.device) else load(**{**requested, "device": device}) for device in devices]
+    spans = [slice(len(rows) * part // len(models), len(rows) * (part + 1) // len(models)) for part in range(len(models))]
+    questions = [instruction if instruction is None else instructions[span] for span in spans]
+    parts = [partial(each.encode, rows[span]) for each, span in zip(models, spans, strict=True)]
+    with ThreadPoolExecutor(len(models)) as executor:
+        return np.concatenate(list(executor.map(lambda encode, question: encode(question, **options), parts, questions)))
 
 
 def has_prompt(kwargs: Mapping[str, Any]) -> bool:
@@ -109,5 +137,3 @@ def _check_kwargs(kwargs: Mapping[str, Any]) -> None:
         if name not in SUPPORTED_KWARGS:
             names = format_names((*ENCODE_KWARGS, *SUPPORTED_KWARGS))
             raise InputError(f"encode has no keyword {format_value(name)}. It takes texts, instruction and: {names}.")
-        if name == "device" and isinstance(value, (list, tuple)):
-            raise InputError("encode uses one device. For several use inbedder.distributed.")

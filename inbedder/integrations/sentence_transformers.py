@@ -50,7 +50,7 @@ class AnswerVectors(InputModule):
     @property
     def max_seq_length(self) -> int:
         """Maximum number of tokens of a prompt; texts are cut to fit."""
-        return self.embedder.options.encoding.max_length
+        return self.embedder.max_seq_length
 
     @max_seq_length.setter
     def max_seq_length(self, value: int) -> None:
@@ -75,7 +75,7 @@ class AnswerVectors(InputModule):
 
     def get_embedding_dimension(self) -> int:
         """Return the length of a vector."""
-        return self.embedder.get_sentence_embedding_dimension()
+        return self.embedder.get_embedding_dimension()
 
     def save(self, output_path: str, *_args: Any, **_options: Any) -> None:
         """Raise ModelError: ``InBedder`` exports such folders."""

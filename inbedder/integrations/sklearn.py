@@ -74,7 +74,7 @@ class InstructedVectorizer(TransformerMixin, _TextEstimator):
     def fit(self, X: Any, y: Any = None) -> InstructedVectorizer:  # noqa: N803 (scikit-learn's name)
         """Check the texts, a list, an array or a column of strings; nothing is learned from them."""
         _check_texts(X)
-        self._n_features_out = load_shared(self.model, self.cache).get_sentence_embedding_dimension()
+        self._n_features_out = load_shared(self.model, self.cache).get_embedding_dimension()
         return self
 
     def transform(self, X: Any) -> Vectors:  # noqa: N803 (scikit-learn's name)
@@ -90,7 +90,7 @@ class InstructedVectorizer(TransformerMixin, _TextEstimator):
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Name the d dimensions: inbedder0, inbedder1, ..."""
-        count = load_shared(self.model, self.cache).get_sentence_embedding_dimension()
+        count = load_shared(self.model, self.cache).get_embedding_dimension()
         return np.array([f"inbedder{number}" for number in range(count)], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:

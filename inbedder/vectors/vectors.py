@@ -205,10 +205,40 @@ def similarity(a: Any, b: Any) -> Vectors:
         >>> InBedder.similarity([[1.0, 0.0]], [[0.0, 2.0], [3.0, 0.0]]).tolist()
         [[0.0, 1.0]]
     """
-    rows, columns = (normalize_vectors(np.atleast_2d(as_float_vectors(side))) for side in (a, b))
-    if rows.shape[1] != columns.shape[1]:
-        raise InputError(f"Vectors of {rows.shape[1]} and {columns.shape[1]} dimensions cannot be compared. Embed both alike.")
+    rows, columns = _normalize_sides(a, b)
     return np.asarray(np.clip(rows @ columns.T, -1, 1), dtype=np.float32)
+
+
+def similarity_pairwise(a: Any, b: Any) -> Vectors:
+    """Compute the cosine similarity of each pair of rows.
+
+    Args:
+        a: Vectors, float or int8, shape (n, d) or (d,).
+        b: Vectors, float or int8, shape (n, d) or (d,).
+
+    Returns:
+        float32, shape (n,); 0 for a zero vector.
+
+    Raises:
+        InputError: If vectors are uint8, or their numbers or lengths differ.
+
+    Example:
+        >>> from inbedder import InBedder
+        >>> InBedder.similarity_pairwise([[1.0, 0.0], [2.0, 0.0]], [[0.0, 2.0], [3.0, 0.0]]).tolist()
+        [0.0, 1.0]
+    """
+    first, second = _normalize_sides(a, b)
+    if len(first) != len(second):
+        raise InputError(f"{len(first)} and {len(second)} vectors do not make pairs. similarity compares all with all.")
+    return np.asarray(np.clip((first * second).sum(axis=1), -1, 1), dtype=np.float32)
+
+
+def _normalize_sides(a: Any, b: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Scale the vectors of two sides to length 1, shapes (n, d) and (m, d); reject different d."""
+    first, second = (normalize_vectors(np.atleast_2d(as_float_vectors(side))) for side in (a, b))
+    if first.shape[1] != second.shape[1]:
+        raise InputError(f"Vectors of {first.shape[1]} and {second.shape[1]} dimensions cannot be compared. Embed both alike.")
+    return first, second
 
 
 def pack_vector(vector: Vectors) -> bytes | None:

@@ -30,6 +30,17 @@ def test_a_text_is_in_the_category_with_the_nearest_vector(model):
     np.testing.assert_allclose(with_vectors.scores, scores, atol=1e-6)
 
 
+def test_ready_vectors_of_categories_replace_their_names(model):
+    vectors = model.encode(["a cat", "too late", "rain"], QUESTION)
+    result = classify(TEXTS, QUESTION, NAMES, model=model, category_vectors=vectors)
+    np.testing.assert_allclose(result.scores, InBedder.similarity(model.encode(TEXTS, QUESTION), vectors), atol=1e-6)
+    assert [category.name for category in result.categories] == NAMES
+    with pytest.raises(InputError, match=r"category_vectors of shape \(2, 32\)"):
+        classify(TEXTS, QUESTION, NAMES, model=model, category_vectors=vectors[:2])
+    with pytest.raises(InputError, match="Vectors of 32 and 8 dimensions cannot be compared"):
+        classify(TEXTS, QUESTION, NAMES, model=model, category_vectors=vectors[:, :8])
+
+
 def test_descriptions_replace_names_and_examples_are_added(model):
     described = classify(TEXTS, QUESTION, {"a": NAMES[0], "b": NAMES[1], "c": NAMES[2]}, model=model)
     np.testing.assert_allclose(described.scores, classify(TEXTS, QUESTION, NAMES, model=model).scores, atol=1e-6)

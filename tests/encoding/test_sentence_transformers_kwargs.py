@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from inbedder import InBedder
-from inbedder.errors import InputError, TemplateError
+from inbedder.errors import InputError, ModelError, TemplateError
 from tests.conftest import TEXTS
 
 QUESTION = "What animals do they love?"
@@ -58,10 +58,10 @@ def test_vectors_are_tensors_on_request(model):
         ({"output_value": "token_embeddings"}, "encode has no output_value='token_embeddings'. There is one vector per text."),
         ({"precision": "int4"}, "Unknown precision 'int4'."),
         ({"truncate_dim": 0}, "truncate_dim must be a whole number of at least 1, not 0"),
-        ({"pool": {}}, "For several processes use inbedder.distributed."),
+        ({"pool": {}}, r"encode uses all cores without processes. Pass several GPUs as device=\['cuda:0', 'cuda:1'\]"),
         ({"task": "query"}, "encode has no task='query'. Pass an instruction."),
         ({"nonsense": 1}, "encode has no keyword 'nonsense'. It takes texts, instruction and: 'batch_size'"),
-        ({"device": ["cpu", "cpu"]}, "encode uses one device."),
+        ({"device": ["cpu", 1]}, "device must be a string or None, not 1"),
         ({"prompt": "Why?"}, "Pass only one of instruction, prompt and prompt_name."),
         ({"prompt_name": "topic"}, "Pass only one of instruction, prompt and prompt_name."),
         ({"sentences": ["a"]}, "got them 2 times"),
@@ -97,3 +97,24 @@ def test_prompts_of_none_use_the_checkpoints_query_prompt(make_model):
     assert np.abs(vector - model.encode("a", "")).max() > 1e-3
     np.testing.assert_array_equal(model.encode_query("a", prompt=None, prompt_name=None), vector)
     np.testing.assert_array_equal(model.encode_document("a", prompt=None, prompt_name=None), model.encode_document("a"))
+
+
+@pytest.mark.parametrize("options", [{}, {"precision": "int8"}, {"normalize_embeddings": True}])
+def test_devices_share_the_texts_and_keep_their_order(model, options):
+    texts, questions = [*TEXTS, "a"], [QUESTION, "@topic"] * len(TEXTS)
+    questions = questions[: len(texts)]
+    devices = ["cpu", torch.device("cpu:0")]  # two copies of the weights
+    for instruction in (QUESTION, questions, None):
+        expected = model.encode(texts, instruction, **options)
+        vectors = model.encode(texts, instruction, device=devices, **options)
+        assert vectors.dtype == expected.dtype
+        np.testing.assert_allclose(vectors.astype(float), expected.astype(float), atol=1 if options.get("precision") else 1e-5)
+    assert model.encode(["a"], QUESTION, device=devices).shape == (1, 32)  # fewer texts than devices
+    assert model.encode([], QUESTION, device=devices).shape == (0, 32)
+    assert model.encode("a", QUESTION, device=devices).shape == (32,)
+
+
+def test_the_same_device_several_times_is_one_device(model):
+    np.testing.assert_array_equal(model.encode(TEXTS, QUESTION, device=["cpu"] * 4), model.encode(TEXTS, QUESTION))
+    with pytest.raises(ModelError, match="There is no device 'nowhere'"):
+        model.encode(TEXTS, QUESTION, device=["nowhere"])

