@@ -127,6 +127,7 @@ class ClusterResult(EditableGroups):
         assert self.provenance is not None
         embedder = self.provenance.load_model(model)
         options.setdefault("namer", self.provenance.options.namer)
+        options.setdefault("exact", self.is_exact)
         result = cluster([self.texts[row] for row in rows], instruction, embedder, k, **options)
         return self._split_into(number, rows, result)
 
