@@ -80,6 +80,8 @@ class Provenance:
             ModelError: If the model cannot be loaded.
             InputError: If it is another model, or has changed.
         """
+        if self.options.exact:
+            options = {"dtype": "float64"} | options
         if isinstance(model, InBedder):
             embedder = model
         else:

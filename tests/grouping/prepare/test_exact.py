@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from inbedder import Grouping, InBedder, cluster
+from inbedder.encoding.guided import GuidedVectors
 from inbedder.errors import InbedderError
 from inbedder.grouping.prepare.exact import round_vectors
 from inbedder.grouping.report.page import render_report
@@ -86,7 +87,8 @@ def test_exact_needs_a_model_in_float64_and_k_means(make_model):
         cluster(TEXTS, "What?", InBedder(name, dtype="float32"), exact=True)
     with pytest.raises(InbedderError, match="exact groups by k-means, not by hdbscan"):
         cluster(TEXTS, "What?", name, method="hdbscan", exact=True)
-    guided = InBedder(name, dtype="float64").encode_guided(TEXTS, "What?", sample=20)
+    guided = np.zeros((len(TEXTS), 4), dtype=np.float32).view(GuidedVectors)
+    guided.sample = np.arange(4)
     with pytest.raises(InbedderError, match="exact reads every text"):
         cluster(TEXTS, "What?", InBedder(name, dtype="float64"), exact=True, embeddings=guided)
 
