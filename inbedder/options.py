@@ -33,7 +33,7 @@ from inbedder.vectors.precision import check_precision
 if TYPE_CHECKING:
     from inbedder.prompting.templates import PromptTemplate
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", "float16", "float64")
 TRUNCATION_SIDES = {
     "right": "end",
     "left": "start",
@@ -260,7 +260,7 @@ class ModelOptions(CheckedOptions):
     )
     dtype: str | None = make_option(
         None,
-        "float32, bfloat16 or float16; default: the fastest dtype of equal quality on this device.",
+        "float32, bfloat16, float16, or the slow float64; default: the fastest dtype of equal quality on this device.",
         check=_check_dtype,
         shared=True,
     )

@@ -151,7 +151,8 @@ def merge_lora(model: PreTrainedModel, adapter: Path) -> bool:
     deltas = {}
     for name in sorted(delta_names):
         a, b = _get_factors(tensors, name, config["r"], adapter)
-        deltas[name] = scale * (b.float() @ a.float())
+        wide = torch.promote_types(parameters[name].dtype, torch.float32)
+        deltas[name] = scale * (b.to(wide) @ a.to(wide))
     for name, tensor in {**deltas, **replaced_weights}.items():
         if tensor.shape != parameters[name].shape:
             shape = tuple(parameters[name].shape)

@@ -35,7 +35,7 @@ from inbedder.backbones.transformer import capture_layer, check_layer, get_body,
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
 from inbedder.prompting.batching import pad
-from inbedder.vectors.pooling import masked_mean
+from inbedder.vectors.pooling import masked_mean, widen
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -63,7 +63,7 @@ class LanguageFilter(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Filter vectors, float32, shape (..., d)."""
-        directions, centred = self.directions.float(), vectors - self.mean.float()
+        directions, centred = widen(self.directions), vectors - widen(self.mean)
         return centred - centred @ directions.T @ directions
 
 
@@ -140,11 +140,11 @@ def combine(model: nn.Module, pair_states: Tensor, text_states: Tensor, packed: 
     Returns:
         float32, shape (pairs, d).
     """
-    pair_states, text_states = pair_states.float(), text_states.float()
+    pair_states, text_states = widen(pair_states), widen(text_states)
     answers = pair_states[: packed.num_masks].view(len(packed.text_tokens.positions), -1, pair_states.shape[-1]).mean(1)
     questions = _pool(pair_states, packed.instruction_tokens)
     gate, language_filter = getattr(model, GATE), getattr(model, LANGUAGE_FILTER, None)
-    share = torch.sigmoid(gate(questions.to(next(gate.parameters()).dtype)).float())
+    share = torch.sigmoid(widen(gate(questions.to(next(gate.parameters()).dtype))))
     base = _pool(text_states, packed.text_tokens)
     if language_filter is not None:
         base = language_filter(normalize(base, dim=-1))
@@ -205,14 +205,14 @@ class LateInteractionBackbone(MaskedBackbone):
         if pooling == "avg-gen":
             is_pooled = ~torch.isin(logits[masks].argmax(-1), torch.tensor(filter_ids, device=states.device))
             is_pooled |= ~is_pooled.any(1, keepdim=True)
-            return masked_mean(states[masks].float(), is_pooled)
+            return masked_mean(states[masks], is_pooled)
         texts, questions = packed.text_tokens, packed.instruction_tokens
         positions = torch.cat([masks, questions.positions, texts.positions + len(states_of_pairs[0][0])], 1)
         is_pooled = torch.cat([torch.ones_like(masks, dtype=torch.bool), questions.exists, texts.exists], 1)
         if pooling == "avg-ppt":
             is_pooled[:, : self.mask_length] = False
             is_pooled &= ids[positions] != self.end
-        return masked_mean(states[positions].float(), is_pooled)
+        return masked_mean(states[positions], is_pooled)
 
     def _score_masks(self, prompts: Sequence[PromptTokens]) -> tuple[Tensor, Tensor, Tensor]:
         packed = self._pack(prompts)
@@ -224,4 +224,4 @@ class LateInteractionBackbone(MaskedBackbone):
         logits = model(**packed.pairs, text_states=text_states, scratch=scratch).logits
         vectors = combine(self.model, pair_states[0][0], states, packed)
         ids, _ = pad([prompt.ids for prompt in prompts], get_pad_id(self.tokenizer))
-        return vectors, logits.view(len(prompts), self.mask_length, -1).float(), ids.to(self.model.device)
+        return vectors, widen(logits).view(len(prompts), self.mask_length, -1), ids.to(self.model.device)

@@ -34,7 +34,7 @@ from inbedder.options import Sampling
 from inbedder.prompting.batching import pad
 from inbedder.prompting.tokenization import PromptTokens
 from inbedder.prompting.words import SPACELESS, find_scripts
-from inbedder.vectors.pooling import list_poolings, masked_mean
+from inbedder.vectors.pooling import list_poolings, masked_mean, widen
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -192,7 +192,7 @@ class MaskedBackbone(TransformersBackbone):
         inputs, is_mask = self._make_inputs(prompts)
         if pooling == "avg-gen" and not filter_ids and check_layer(layer, self.num_layers) == self.num_layers:
             masks: Tensor = limit_to_positions(self.body, self._last_mixing, is_mask)(**inputs)[0]
-            return masks.float().mean(1)
+            return widen(masks).mean(1)
         model, states = capture_layer(self.model, self.body, check_layer(layer, self.num_layers), self.num_layers)
         if filter_ids and pooling == "avg-gen":
             predicted = limit_to_positions(model, get_body(model), is_mask)(**inputs).logits.argmax(-1).flatten()
@@ -279,8 +279,8 @@ class MaskedBackbone(TransformersBackbone):
         inputs, is_mask = self._make_inputs(prompts)
         limited = limit_to_positions(self.model, self._last_mixing, is_mask)
         model, states = capture_layer(limited, get_body(limited), self.num_layers, self.num_layers)
-        logits = with_float32_head(model)(**inputs).logits.float()
-        return states[0].float().mean(1), logits, inputs["input_ids"]
+        logits = widen(with_float32_head(model)(**inputs).logits)
+        return widen(states[0]).mean(1), logits, inputs["input_ids"]
 
     def _fill_masks_independently(self, logits: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
         """Choose each mask's token on its own: logits (batch, masks, vocabulary) -> ids (batch, n, masks)."""

@@ -77,7 +77,8 @@ def _attend_group(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale
     bias = bias.expand(rows, heads, length, keys).reshape(matrices, length, keys)
     q, k, v = query.reshape(matrices, length, width), key.reshape(matrices, keys, width), value.reshape(matrices, keys, width)
     scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)
-    weights = torch.nn.functional.dropout(scores.softmax(-1, dtype=torch.float32), dropout).to(v.dtype)
+    wide = torch.promote_types(scores.dtype, torch.float32)
+    weights = torch.nn.functional.dropout(scores.softmax(-1, dtype=wide), dropout).to(v.dtype)
     return torch.bmm(weights, v).view(rows, heads, length, width)
 
 
@@ -118,7 +119,7 @@ class Scratch:
 def _attend_in_parts(states: Sequence[Tensor], group: Group, scale: float, scratch: Scratch) -> Tensor:
     """Attend without gradients on a CPU, in parts whose scores fit its cache.
 
-    The softmax is in float32: torch's bfloat16 softmax is slow unless the row length is a multiple of 32.
+    The softmax is in float32, or float64: torch's bfloat16 softmax is slow unless the row length is a multiple of 32.
 
     Args:
         states: Queries, keys and values of a packed row, shape (tokens, heads, width) each.
@@ -134,6 +135,7 @@ def _attend_in_parts(states: Sequence[Tensor], group: Group, scale: float, scrat
     matrices_per_part = max(1, MAX_SCORES // (length * keys))
     heads_per_part, rows_per_part = min(heads, matrices_per_part), max(1, matrices_per_part // heads)
     output = torch.empty(rows, length, heads, width, dtype=states[0].dtype)
+    wide = torch.promote_types(states[0].dtype, torch.float32)
     for row, head in product(range(0, rows, rows_per_part), range(0, heads, heads_per_part)):
         row_slice, head_slice = slice(row, row + rows_per_part), slice(head, head + heads_per_part)
         head_indices = torch.arange(heads)[head_slice, None]
@@ -147,7 +149,7 @@ def _attend_in_parts(states: Sequence[Tensor], group: Group, scale: float, scrat
         shape = len(query) // len(head_indices), len(head_indices), length, keys
         scores = scratch.take("scores", shape, query.dtype).copy_(group.bias[row_slice]).flatten(0, 1)
         scores.baddbmm_(query, key.transpose(1, 2), alpha=scale)
-        weights = torch.softmax(scores, -1, dtype=torch.float32, out=scratch.take("weights", scores.shape, torch.float32))
+        weights = torch.softmax(scores, -1, dtype=wide, out=scratch.take("weights", scores.shape, wide))
         mixed = torch.bmm(scores.copy_(weights), value)
         output[row_slice, :, head_slice] = mixed.view(-1, len(head_indices), length, width).transpose(1, 2)
     return output.flatten(0, 1)

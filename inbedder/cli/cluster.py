@@ -112,6 +112,8 @@ def cluster(
         ClusterOptions(**cluster_options, k=count).check_count(len(texts_table.texts))  # before the model is loaded
     cross_tabulation = CrossTabulation(texts_table, crosstab_options)
     labels = {name: texts_table.column(name) for name in label_column or ()}
+    if cluster_options.get("exact"):
+        model_options = {"dtype": "float64", **model_options}
     embedder = load_embedder(model, **model_options)
     options = {**cluster_options, "given_labels": labels, "model": embedder, "batch_size": batch_size}
     with time_stage("groups"):
@@ -142,10 +144,13 @@ def _add_effects(results: list[ClusterResult], embedder: InBedder, seed: int, ba
         return results
     from inbedder.errors import TextCutWarning
     from inbedder.grouping.describe.question_effect import describe_effect
+    from inbedder.grouping.prepare.exact import round_vectors
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TextCutWarning)  # the questions have warned
         general_vectors = embedder.encode(results[0].texts, batch_size=batch_size, precision="float32")
+        if results[0].is_exact:
+            general_vectors = round_vectors(general_vectors)
     effects = [describe_effect(result, general_vectors, seed) for result in results]
     return [
         replace(result, notes=[*result.notes, effect]) if effect else result

@@ -255,7 +255,7 @@ class EncodingPipeline:
     ) -> Vectors:
         """Subtract the instruction's vector from pooled states, append the second model's vectors, and format them."""
         if self.options.encoding.subtract_instruction:
-            is_exact = self.backbone.compute_dtype.startswith("float32")
+            is_exact = self.backbone.compute_dtype.startswith(("float32", "float64"))
             self.instruction_vectors.subtract(
                 vectors,
                 instructions,

@@ -348,7 +348,7 @@ class PromptRunner:
         for rows, ((vector, scored_answers),) in results:
             for row in rows:
                 row_vectors[row], row_answers[row] = vector, _strip(scored_answers)
-        return np.stack(row_vectors)[None], row_answers
+        return np.stack(row_vectors).astype(np.float32, copy=False)[None], row_answers
 
     def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
         """Look up pooled states in the cache by their keys."""

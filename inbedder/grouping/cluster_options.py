@@ -103,6 +103,14 @@ class ClusterOptions(CheckedOptions):
         flags=("--no-answer",),
         panel=PANEL,
     )
+    exact: bool = make_option(
+        False,
+        "Give the same groups, names and page on every machine: the model computes in float64, and vectors are rounded.",
+        check=check_bool,
+        kind=bool,
+        flags=("--exact",),
+        panel=PANEL,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,6 +118,8 @@ class ClusterOptions(CheckedOptions):
             raise InputError(f"{self.method} does not take min_size. Leave it out, or choose hdbscan.")
         if self.method == "hdbscan" and self.k != "auto":
             raise InputError("hdbscan finds the number of groups itself. Leave k at auto, or choose k-means or agglomerative.")
+        if self.exact and self.method != "k-means":
+            raise InputError(f"exact groups by k-means, not by {self.method}. Leave one of the two out.")
         if self.levels is not None and (self.k != "auto" or self.method == "hdbscan"):
             raise InputError("levels fixes the number of groups. Leave k at auto, and choose k-means or agglomerative.")
 
@@ -157,6 +167,7 @@ class ClusterKwargs(TypedDict, total=False):
     namer: str | Namer
     apart_from: str | None
     no_answer: bool
+    exact: bool
 
 
 def make_cluster_signature(function: Callable[..., Any]) -> inspect.Signature:

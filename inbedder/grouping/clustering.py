@@ -25,6 +25,7 @@ from inbedder.grouping.partition.outline import find_branches
 from inbedder.grouping.partition.partition import Partition, group, make_regrouping, mark_left_out, partition
 from inbedder.grouping.partition.stability import measure_stability
 from inbedder.grouping.prepare.apart_from import find_group_directions, remove_directions
+from inbedder.grouping.prepare.exact import round_vectors
 from inbedder.grouping.prepare.mean_wordings import check_wordings, encode_question
 from inbedder.grouping.prepare.no_answer import (
     explain_invented_groups,
@@ -126,6 +127,7 @@ class ClusterResult(EditableGroups):
         assert self.provenance is not None
         embedder = self.provenance.load_model(model)
         options.setdefault("namer", self.provenance.options.namer)
+        options.setdefault("exact", self.is_exact)
         result = cluster([self.texts[row] for row in rows], instruction, embedder, k, **options)
         return self._split_into(number, rows, result)
 
@@ -185,7 +187,9 @@ def cluster(
             ("k-means", "agglomerative" or "hdbscan"; see ``partition``), min_size (of an HDBSCAN group), namer (a name in
             ``namers.NAMERS`` or a callable), apart_from (another question, such as "Is it positive or negative?": the directions
             in which its groups differ are removed from the vectors), and no_answer (whether texts that give no answer to the
-            question, such as "Oh.", form the last group, "none of these"; for questions of topic).
+            question, such as "Oh.", form the last group, "none of these"; for questions of topic), and exact (whether
+            groups, names and page shall be the same on every machine: the model computes in float64, and the vectors are rounded;
+            see ``prepare.exact``).
 
     Returns:
         The grouping, with answers, keywords and examples. If the model does not answer, answers are empty and keywords come from
@@ -193,7 +197,8 @@ def cluster(
 
     Raises:
         InputError: If there is no text, the question is blank, k is out of range, labels and texts differ in number, the namer
-            is unknown, embeddings come with several wordings, or no text gives an answer.
+            is unknown, embeddings come with several wordings, exact comes with guided vectors or a model that does not compute in
+            float64, or no text gives an answer.
 
     Example:
         >>> from inbedder import cluster
@@ -209,20 +214,17 @@ def cluster(
     label_columns = _check_labels(given_labels, len(rows))
     cluster_options.check_count(len(rows))
     if embeddings is not None:
+        if cluster_options.exact and getattr(embeddings, "sample", None) is not None:
+            raise InputError("exact reads every text, and guided vectors are estimated. Leave one of the two out.")
         embeddings = check_vectors("embeddings", embeddings, rows)
     wordings = _list_wordings(instruction, embeddings)
-    embedder = resolve_model(model)
+    embedder = resolve_model(model, exact=cluster_options.exact)
     namer = find_namer(cluster_options.namer)
     run_options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     with check_language_once(is_checked=None if embeddings is None else True):
-        answers = None
-        if embeddings is not None:
-            vectors = embeddings
-        elif isinstance(instruction, str) and embedder.backbone.answers:
-            vectors, answers = embedder.encode(rows, instruction, return_answers=True, precision="float32", **run_options)
-        else:
-            vectors, instruction = encode_question(embedder, rows, wordings or instruction, **run_options)
-        question = None if instruction is None else str(instruction)
+        vectors, answers, question = _read_question(embedder, rows, wordings or instruction, embeddings, run_options)
+        if cluster_options.exact:
+            vectors = round_vectors(vectors)
         answered_rows = None
         if cluster_options.no_answer:
             answered_rows = find_answered_rows(embedder, vectors, wordings or question, **run_options)
@@ -266,6 +268,22 @@ def cluster(
 cluster.__signature__ = make_cluster_signature(cluster)  # type: ignore[attr-defined]
 
 
+def _read_question(
+    embedder: InBedder,
+    rows: list[str],
+    instruction: str | Sequence[str] | None,
+    embeddings: Vectors | None,
+    run_options: dict[str, Any],
+) -> tuple[Vectors, list[str] | None, str | None]:
+    """Embed the rows unless their vectors are given; return vectors, answers if the same pass gives them, and the question."""
+    if embeddings is not None:
+        return embeddings, None, None if instruction is None else str(instruction)
+    if isinstance(instruction, str) and embedder.backbone.answers:
+        return *embedder.encode(rows, instruction, return_answers=True, precision="float32", **run_options), instruction
+    vectors, question = encode_question(embedder, rows, instruction, **run_options)
+    return vectors, None, question
+
+
 def _remove_other_question(
     embedder: InBedder, rows: list[str], vectors: Vectors, options: ClusterOptions, run_options: dict[str, Any]
 ) -> tuple[Vectors, Vectors | None]:
@@ -273,9 +291,12 @@ def _remove_other_question(
     if options.apart_from is None:
         return vectors, None
     other_vectors = embedder.encode(rows, options.apart_from, precision="float32", **run_options)
+    if options.exact:
+        other_vectors = round_vectors(other_vectors)
     with limit_threads(len(rows)):
         directions = find_group_directions(vectors, group(other_vectors, "auto", options.seed))
-    return remove_directions(vectors, directions), directions
+    remaining = remove_directions(vectors, directions)
+    return round_vectors(remaining) if options.exact else remaining, directions
 
 
 def _partition_rows(vectors: Vectors, answered_rows: NDArray[np.intp] | None, options: ClusterOptions) -> Partition:

@@ -135,6 +135,11 @@ class GroupedTexts:
         return np.where(is_group[self.labels], self.labels, -1)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the groups and the page are the same on every machine (``prepare.exact``)."""
+        return self.provenance is not None and self.provenance.options.exact
+
+    @property
     def sizes(self) -> list[int]:
         """Number of texts in each group."""
         return [int(size) for size in np.bincount(self.labels)]

@@ -21,9 +21,15 @@ Instruction = str | list[str] | None
 ADVICE = "Leave out the model to load the one that made the grouping, or group again."
 
 
-def resolve_model(model: InBedder | str | None) -> InBedder:
-    """Resolve the model of a call: a loaded one, the name of one, or None for the bundled default."""
-    return model if isinstance(model, InBedder) else InBedder(model or "mini")
+def resolve_model(model: InBedder | str | None, *, exact: bool = False) -> InBedder:
+    """Resolve the model of a call: a loaded one, the name of one, or None for the bundled default; in float64 for ``exact``."""
+    embedder = model if isinstance(model, InBedder) else InBedder(model or "mini", dtype="float64" if exact else None)
+    if exact and embedder.compute_dtype != "float64":
+        raise InputError(
+            f"exact needs a model in float64, and this one computes in {embedder.compute_dtype}. Load it with dtype='float64' "
+            "(--dtype float64)."
+        )
+    return embedder
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,8 @@ class Provenance:
             ModelError: If the model cannot be loaded.
             InputError: If it is another model, or has changed.
         """
+        if self.options.exact:
+            options = {"dtype": "float64"} | options
         if isinstance(model, InBedder):
             embedder = model
         else:

@@ -132,7 +132,7 @@ class InstructedClusterer(ClusterMixin, _TextEstimator):
     def fit(self, X: Any, y: Any = None) -> InstructedClusterer:  # noqa: N803 (scikit-learn's name)
         """Group n texts, and set ``labels_`` (n groups) and ``result_`` (a ``ClusterResult``)."""
         options = {option.name: getattr(self, option.name) for option in dataclasses.fields(ClusterOptions)}
-        model = load_shared(self.model, None)
+        model = self.model if self.exact else load_shared(self.model, None)
         self.result_ = cluster(_check_texts(X), self.instruction, model, show_progress_bar=False, **options)
         self.labels_ = self.result_.labels
         return self

@@ -156,32 +156,37 @@ def parse_pooling(name: str) -> tuple[str, int | None]:
     raise InputError(f"Unknown pooling {name!r}. Choose one of: {answering} (embedding models have {', '.join(embedding)}).")
 
 
+def widen(states: Tensor) -> Tensor:
+    """Convert states to float32; float64 stays."""
+    return states if states.element_size() > 4 else states.float()
+
+
 def weighted_mean(states: Tensor, weights: Tensor) -> Tensor:
-    """Compute the weighted mean over positions, in float32.
+    """Compute the weighted mean over positions, in float32 or float64.
 
     Args:
         states: Hidden states, shape (batch, positions, d).
         weights: Non-negative, shape (batch, positions), with at least one positive weight per row.
 
     Returns:
-        Means, float32, shape (batch, d).
+        Means, float32, or float64 for float64 states, shape (batch, d).
     """
-    states = states.float().masked_fill((weights == 0).unsqueeze(-1), 0.0)
+    states = widen(states).masked_fill((weights == 0).unsqueeze(-1), 0.0)
     return (states * weights.unsqueeze(-1)).sum(1) / weights.sum(1, keepdim=True)
 
 
 def masked_mean(states: Tensor, keep: Tensor) -> Tensor:
-    """Compute the mean over the kept positions, in float32.
+    """Compute the mean over the kept positions, in float32 or float64.
 
     Args:
         states: Hidden states, shape (batch, positions, d).
         keep: Positions that count, bool, shape (batch, positions); at least one per row.
 
     Returns:
-        Means, float32, shape (batch, d).
+        Means, float32, or float64 for float64 states, shape (batch, d).
     """
     weights = keep.unsqueeze(-1)
-    return states.float().masked_fill(~weights, 0.0).sum(1) / weights.sum(1)
+    return widen(states).masked_fill(~weights, 0.0).sum(1) / weights.sum(1)
 
 
 def keep_last_true(mask: Tensor) -> Tensor:

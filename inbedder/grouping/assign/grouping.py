@@ -224,7 +224,8 @@ class Grouping(StoredGrouping):
         members = [batch.texts[row] for row in np.flatnonzero(self._find_places(batch).labels == number)]
         if len(members) < 2:
             raise InputError(f"{len(members)} of the texts are in group {number + 1}. Give the texts of the grouping.")
-        result = cluster(members, instruction, self.model, k, batch_size=batch_size, namer=self.provenance.options.namer)
+        options: Any = {"namer": self.provenance.options.namer, "exact": self.provenance.options.exact}
+        result = cluster(members, instruction, self.model, k, batch_size=batch_size, **options)
         parts = StoredGrouping.of(result)
         level = 1 + len(self.split_questions)
         numbers = [number, *range(len(self.groups), len(self.groups) + len(parts.groups) - 1)]

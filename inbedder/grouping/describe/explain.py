@@ -58,7 +58,7 @@ def find_keywords(answers: Sequence[str], labels: Labels, top: int = 8, *, weigh
         words, scores = _WEIGHTINGS[weighting](documents)
     except ValueError:  # no word in any document
         return [[] for _ in documents]
-    orders = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+    orders = np.argsort(-scores.round(9), axis=1, kind="stable")[:, :top]  # equal scores differ by rounding
     return [[str(words[i]) for i in order if scores[cluster, i] > MIN_SCORE] for cluster, order in enumerate(orders)]
 
 
@@ -117,7 +117,7 @@ def find_central_texts(texts: Sequence[str], vectors: NDArray[np.float32], label
         directions = normalize_vectors(vectors[rows])
         closeness = directions @ directions.mean(axis=0)
         distinct: dict[str, int] = {}
-        for row in rows[np.argsort(-closeness, kind="stable")]:
+        for row in rows[np.argsort(-closeness.astype(np.float64).round(9), kind="stable")]:
             distinct.setdefault(texts[row].strip(), int(row))
             if len(distinct) == top:
                 break

@@ -50,7 +50,7 @@ def _name_by_central_answer(groups: Sequence[GroupContents]) -> list[str]:
             if phrase.strip():
                 rows[phrase.strip()].append(row)
         centre = group.vectors.mean(axis=0)
-        name = max(rows, key=lambda phrase: float(group.vectors[rows[phrase]].mean(axis=0) @ centre), default="")
+        name = max(rows, key=lambda phrase: round(float(group.vectors[rows[phrase]].mean(axis=0) @ centre), 9), default="")
         names.append(name if len(name) <= MAX_NAME_CHARACTERS else name[: MAX_NAME_CHARACTERS - 1].rstrip() + "…")
     return names
 

@@ -42,6 +42,7 @@ def find_second_groups(vectors: Vectors, labels: Labels, answers: Sequence[str])
         return second
     evidence = np.log(np.maximum(measure_group_shares(vectors, labels)[rows], MIN_SHARE))
     evidence += _weigh_answers([words[row] for row in rows.tolist()], labels[rows], evidence.shape[1])
+    evidence = evidence.round(9)
     own_evidence, best = evidence[np.arange(len(rows)), labels[rows]], evidence.argmax(axis=1)
     second[rows] = np.where(evidence.max(axis=1) > own_evidence, best, -1)
     return second

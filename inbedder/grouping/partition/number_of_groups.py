@@ -134,7 +134,7 @@ def _measure_criteria(halves: list[Vectors], numbers: list[int], seed: int) -> N
 
 def _find_largest_good(numbers: list[int], scores: NDArray[Any]) -> int:
     """Find the largest number whose mean score is within one standard error of the best; scores of shape (numbers, draws)."""
-    means = scores.mean(axis=1)
+    means = scores.mean(axis=1).round(6)  # equal means differ by rounding
     best = int(means.argmax())
     error = scores[best].std(ddof=1) / scores.shape[1] ** 0.5
     return max(k for k, mean in zip(numbers, means, strict=True) if mean >= means[best] - error)

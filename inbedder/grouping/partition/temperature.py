@@ -51,4 +51,5 @@ def fit_temperature(scores: Vectors, labels: Labels) -> float:
         return -float(log_softmax(scores.astype(np.float64) / np.exp(log_temperature), axis=1)[rows, labels].mean())
 
     bounds = (np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))
-    return float(np.exp(minimize_scalar(compute_loss, bounds=bounds, method="bounded").x))
+    log_temperature = round(float(minimize_scalar(compute_loss, bounds=bounds, method="bounded").x), 3)  # found to about 1e-5
+    return float(np.exp(log_temperature))

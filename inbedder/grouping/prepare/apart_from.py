@@ -23,13 +23,13 @@ def find_group_directions(vectors: Vectors, labels: Labels) -> Vectors:
         labels: Groups of another question, shape (n,), 0 .. k-1.
 
     Returns:
-        An orthonormal basis of the differences, float32, shape (r, d) with r at most k - 1.
+        An orthonormal basis of the differences, float32 (float64 for float64 vectors), shape (r, d), r at most k - 1.
     """
     directions = normalize_vectors(vectors)
     means = np.stack([directions[labels == number].mean(axis=0) for number in np.unique(labels)])
     _, lengths, basis = np.linalg.svd(means - directions.mean(axis=0), full_matrices=False)
     is_used = lengths > MIN_RELATIVE_LENGTH * max(lengths.max(initial=0.0), 1e-9)
-    return np.asarray(basis[is_used][: len(means) - 1], dtype=np.float32)
+    return np.asarray(basis[is_used][: len(means) - 1], dtype=directions.dtype)
 
 
 def remove_directions(vectors: Vectors, directions: Vectors) -> Vectors:

@@ -59,7 +59,7 @@ def find_unanswered(vectors: Vectors, reference_vectors: Vectors) -> NDArray[np.
 
 def _measure_emptiness(vectors: Vectors, reference_vectors: Vectors, position: float) -> tuple[Vectors, float]:
     """Measure the cosine of each text to the empty text, and the limit at a position between corpus and lines without content."""
-    empty, *lines = normalize_vectors(reference_vectors)
+    empty, *lines = normalize_vectors(reference_vectors.astype(np.promote_types(vectors.dtype, np.float32)))
     cosines = normalize_vectors(vectors) @ empty
     text_median, line_median = np.median(cosines), np.median(np.stack(lines) @ empty)
     return cosines, float(text_median + position * (line_median - text_median))

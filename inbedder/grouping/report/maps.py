@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +32,16 @@ class Mark(NamedTuple):
     opacity: float
 
 
-def project(vectors: NDArray[np.float32]) -> tuple[Points, str]:
+def project(vectors: NDArray[Any], *, exact: bool = False) -> tuple[Points, str]:
     """Project vectors onto a plane.
 
     Args:
         vectors: Shape (n, d), n at least 1; only their directions count.
+        exact: Whether the map shall be the same on every machine: t-SNE makes another map of other last bits, PCA does not.
 
     Returns:
         Points, float64, shape (n, 2), the longer extent first; and the method: "none" if all vectors are equal, "t-SNE" for 10 to
-        3000 vectors, else "PCA" (fitted to at most 20,000 vectors).
+        3000 vectors unless ``exact``, else "PCA" (fitted to at most 20,000 vectors).
     """
     directions = normalize_vectors(vectors)
     directions = np.pad(directions, ((0, 0), (0, max(0, 2 - directions.shape[1]))))
@@ -50,27 +51,31 @@ def project(vectors: NDArray[np.float32]) -> tuple[Points, str]:
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 
-    if count in TSNE_ROWS:
+    if count in TSNE_ROWS and not exact:
         tsne = TSNE(init="pca", perplexity=min(30.0, (count - 1) / 3), random_state=0)
         points, method = tsne.fit_transform(directions.astype(np.float64)), "t-SNE"
     else:
         sampled_rows = np.random.default_rng(0).permutation(count)[:MAX_PCA_ROWS]
-        pca = PCA(2, random_state=0).fit(directions[np.sort(sampled_rows)].astype(np.float64))
-        points, method = directions @ pca.components_.T.astype(np.float32), "PCA"
+        pca = PCA(2, random_state=0, svd_solver="covariance_eigh" if exact else "auto")
+        axes = pca.fit(directions[np.sort(sampled_rows)].astype(np.float64)).components_
+        points, method = directions @ axes.T.astype(directions.dtype), "PCA"
     points = np.asarray(points - points.mean(axis=0), dtype=np.float64)
+    if exact:
+        return points, method  # another rotation could mirror them
     return points @ np.linalg.svd(points, full_matrices=False)[2].T, method
 
 
-def project_all(vectors: Iterable[NDArray[np.float32]]) -> list[tuple[Points, str]]:
+def project_all(vectors: Iterable[NDArray[Any]], *, exact: bool = False) -> list[tuple[Points, str]]:
     """Project several sets of vectors of the same texts, and turn each map so that the texts lie near their places on the first.
 
     Args:
         vectors: One array per map, shape (n, d), with the same n.
+        exact: Whether the maps shall be the same on every machine.
 
     Returns:
         Points and method of each map, as from ``project``.
     """
-    layouts = [project(each) for each in vectors]
+    layouts = [project(each, exact=exact) for each in vectors]
     reference = layouts[0][0]
     return [layouts[0], *((align(points, reference), method) for points, method in layouts[1:])]
 

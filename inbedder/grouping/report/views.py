@@ -99,7 +99,7 @@ class View:
 def make_views(results: Sequence[GroupedTexts]) -> list[View]:
     """Prepare groupings of the same texts for the page, with maps that are turned alike."""
     with limit_threads(len(results[0].texts)):
-        layouts = maps.project_all(result.embeddings for result in results)
+        layouts = maps.project_all((result.embeddings for result in results), exact=any(result.is_exact for result in results))
     return [_make_view(result, *layout) for result, layout in zip(results, layouts, strict=True)]
 
 

@@ -2,6 +2,7 @@
 
     python -m scripts.bench.grouping counts DATA         (criteria for the number of groups)
     python -m scripts.bench.grouping apart_from DATA     (groups apart from a second question)
+    python -m scripts.bench.grouping exact DATA          (the same groups on every machine)
     python -m scripts.bench.grouping no_answer DATA      (texts without an answer)
     python -m scripts.bench.grouping wording_agreement DATA --model small        (groups of several wordings)
 
@@ -14,12 +15,13 @@ import json
 from pathlib import Path
 
 from inbedder import InBedder
-from scripts.bench.grouping import apart_from, counts, no_answer, wording_agreement
+from scripts.bench.grouping import apart_from, counts, exact, no_answer, wording_agreement
 from scripts.bench.harness import ROOT, describe_run, make_parser, write_results
 
 PARTS = {
     "counts": counts.measure,
     "apart_from": apart_from.measure,
+    "exact": exact.measure,
     "no_answer": no_answer.measure,
     "wording_agreement": wording_agreement.measure,
 }
