@@ -74,14 +74,14 @@ def answers(folder, tiny_masked):
 def test_an_agent_lists_groups_and_asks_new_questions(answers):
     tools, results = answers
     assert all(tool.annotations.read_only_hint for tool in tools) and len(tools) == 6
-    files, groups, members, comparison, asked, chats, classified = (result.structured_content for result in results[:7])
+    files, groups, members, comparison, questioned, chats, classified = (result.structured_content for result in results[:7])
     assert files == {"tables": ["binary.parquet", "chats.jsonl", "letters.csv"], "saved_groups": ["groups"]}
     assert groups["texts"] == 9 and sum(group["texts"] for group in groups["groups"]) == 9
     assert members["of"] == 9 and len(members["members"]) == 2
     assert all(TEXTS[int(row["id"])] == row["text"] and row["row"] == int(row["id"]) + 1 for row in members["members"])
     assert {comparison["first"]["name"], comparison["second"]["name"]} == {group["name"] for group in groups["groups"]}
-    assert [sum(group["texts"] for group in asked["groups"]), len(asked["groups"])] == [9, 3]
-    assert all(len(group["examples"]) == 1 and "id" in group["examples"][0] for group in asked["groups"])
+    assert [sum(group["texts"] for group in questioned["groups"]), len(questioned["groups"])] == [9, 3]
+    assert all(len(group["examples"]) == 1 and "id" in group["examples"][0] for group in questioned["groups"])
     assert chats["groups"][0]["examples"][0]["text"] == "User: It is lost" and chats["groups"][0]["examples"][0]["id"] == 7
     assert [category["category"] for category in classified["categories"]] == ["late", "broken"]
 
