@@ -23,6 +23,7 @@ from inbedder.cli.compare_wordings import compare_wordings
 from inbedder.cli.demo import demo
 from inbedder.cli.embed import answer, embed
 from inbedder.cli.groups import app as groups_app
+from inbedder.cli.mcp import mcp
 from inbedder.cli.models import app as models_app
 from inbedder.cli.search import app as index_app
 from inbedder.cli.search import search
@@ -83,6 +84,7 @@ _EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     compare_wordings: ('inbedder compare-wordings reviews.csv -i "Topic?" -i "What topic?"',),
     cache: ("inbedder cache info cache/",),
     serve: ("inbedder serve --model mini --port 8765",),
+    mcp: ("inbedder mcp data/",),
     search: ('inbedder search index/ "flat battery" -i "What is the topic?"',),
 }
 """Examples of each command, in the order of ``inbedder --help``."""

@@ -104,9 +104,9 @@ def _embed_with_ray(
     options: dict[str, Any],
 ) -> None:
     columns: Sequence[str | None] = table_options.text_column or [None]
-    if len(columns) > 1 or table_options.delimiter is not None:
-        message = "--engine ray reads texts from one column and detects delimiters; leave out these options, or --engine."
-        raise typer.BadParameter(message, param_hint="--text-column, --delimiter")
+    if len(columns) > 1 or table_options.delimiter is not None or table_options.traces is not None:
+        message = "--engine ray reads tables with one text column and detects delimiters; leave out these options, or --engine."
+        raise typer.BadParameter(message, param_hint="--text-column, --delimiter, --traces")
     if guided is not None:
         raise typer.BadParameter("it needs all texts at once; leave it out with --engine ray.", param_hint="--guided")
     check_folder(output, source)

@@ -54,11 +54,21 @@ class TableOptions:
         bool, typer.Option("--skip-bad", help="Skip unreadable rows instead of stopping.", rich_help_panel=INPUT)
     ] = False
 
+    traces: Annotated[
+        str | None,
+        typer.Option(
+            help="Read agents' traces (OpenTelemetry, OpenInference, Langfuse, OpenAI), a text per conversation or step.",
+            metavar="conversation|step",
+            callback=_check_unit,
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+
     def read(self, source: str) -> Table:
         """Read a table; print the detected text column and the number of skipped rows."""
         from inbedder.io.tables import read_table
 
-        table = read_table(source, self.text_column, skip_bad=self.skip_bad, delimiter=self.delimiter)
+        table = read_table(source, self.text_column, skip_bad=self.skip_bad, delimiter=self.delimiter, traces=self.traces)
         self._print_reading(source, table)
         return table
 
@@ -67,14 +77,14 @@ class TableOptions:
         """Open a stream of texts; print the detected text column and the number of skipped rows."""
         from inbedder.io.tables import open_texts
 
-        with open_texts(source, self.text_column, skip_bad=self.skip_bad, delimiter=self.delimiter) as texts:
+        with open_texts(source, self.text_column, skip_bad=self.skip_bad, delimiter=self.delimiter, traces=self.traces) as texts:
             self._print_reading(source, texts)
             yield texts
 
     def _print_reading(self, source: str, texts: Table | TextStream) -> None:
         from inbedder.io.formats import get_file_type
 
-        if not self.text_column and source != "-" and get_file_type(Path(source)) != ".txt":
+        if not (self.text_column or self.traces) and source != "-" and get_file_type(Path(source)) != ".txt":
             print_text_columns(texts.text_columns)
         if texts.skipped:
             print_message(f"Skipped {format_count(texts.skipped, 'bad row')}.")
@@ -86,6 +96,14 @@ def _parse_delimiter(value: str | None) -> str | None:
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise typer.BadParameter("give one character, such as ';', or tab.", param_hint="--delimiter")
     return delimiter
+
+
+def _check_unit(value: str | None) -> str | None:
+    from inbedder.io.traces import UNITS
+
+    if value is not None and value not in UNITS:
+        raise typer.BadParameter(f"choose {' or '.join(UNITS)}.", param_hint="--traces")
+    return value
 
 
 def embed_stream(embedder: InBedder, texts: TextStream, instruction: str | None, writer: VectorWriter, batch_size: int) -> int:

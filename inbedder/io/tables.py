@@ -18,6 +18,7 @@ from inbedder.io.columns import LINE_COLUMN, MAX_INSPECTED_ROWS, Record, find_te
 from inbedder.io.encodings import explain_undecodable
 from inbedder.io.files import is_pipe
 from inbedder.io.formats import DELIMITER_NOTE, BadRow, get_file_type, iterate_rows
+from inbedder.io.traces import join_traces
 
 READABLE_TYPES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".txt")
 
@@ -81,7 +82,12 @@ class Table:
 
 
 def read_table(
-    source: str, text_column: str | Sequence[str] | None = None, *, skip_bad: bool = False, delimiter: str | None = None
+    source: str,
+    text_column: str | Sequence[str] | None = None,
+    *,
+    skip_bad: bool = False,
+    delimiter: str | None = None,
+    traces: str | None = None,
 ) -> Table:
     r"""Read the texts and the rows of a table.
 
@@ -93,6 +99,7 @@ def read_table(
             the only column that contains text, if no other column is empty.
         skip_bad: Leave out rows that have no text or cannot be parsed, instead of raising an error at the first.
         delimiter: Field delimiter of a .csv or .tsv; None detects it.
+        traces: "conversation" or "step" to read agents' traces (see ``inbedder.io.traces``) as one text per such unit.
 
     Returns:
         The table.
@@ -107,7 +114,7 @@ def read_table(
         >>> read_table("reviews.csv").texts
         ['The soup was cold.']
     """
-    parsed, bad_rows = _parse(source, delimiter)
+    parsed, bad_rows = _parse(source, delimiter, traces)
     if bad_rows and not skip_bad:
         raise _make_row_error(source, *bad_rows[0])
     if not parsed:
@@ -141,12 +148,12 @@ def _is_plain(source: str) -> bool:
     return source == "-" or get_file_type(Path(source)) == ".txt"
 
 
-def _parse(source: str, delimiter: str | None) -> tuple[list[tuple[int, Record]], list[tuple[int, str]]]:
+def _parse(source: str, delimiter: str | None, traces: str | None) -> tuple[list[tuple[int, Record]], list[tuple[int, str]]]:
     """Return the rows that can be parsed, and the reasons why the others cannot, each with its number."""
     parsed: list[tuple[int, Record]] = []
     bad_rows: list[tuple[int, str]] = []
     with _open_repeatable(source) as path:
-        for number, row in stream_rows(path, delimiter=delimiter, display_name=source):
+        for number, row in stream_rows(path, delimiter=delimiter, display_name=source, traces=traces):
             if isinstance(row, BadRow):
                 bad_rows.append((number, str(row)))
             else:
@@ -155,7 +162,12 @@ def _parse(source: str, delimiter: str | None) -> tuple[list[tuple[int, Record]]
 
 
 def stream_rows(
-    source: str, columns: Sequence[str] | None = None, *, delimiter: str | None = None, display_name: str | None = None
+    source: str,
+    columns: Sequence[str] | None = None,
+    *,
+    delimiter: str | None = None,
+    display_name: str | None = None,
+    traces: str | None = None,
 ) -> Iterator[tuple[int, Record | BadRow]]:
     """Read a table row by row, with constant memory.
 
@@ -164,6 +176,7 @@ def stream_rows(
         columns: The required columns, to which the reading of a parquet file is restricted.
         delimiter: Field delimiter of a .csv or .tsv; None detects it.
         display_name: The name of the source in messages; None for its own name.
+        traces: "conversation" or "step" to turn agents' traces into one row per such unit, which takes memory for all of them.
 
     Yields:
         The row's number in the file, from 1, and the row, or the reason why it cannot be read.
@@ -176,7 +189,10 @@ def stream_rows(
         readable = f"{' '.join(READABLE_TYPES)} (texts also as .gz)"
         raise InputError(f"{name}: unknown file type {format_value(file_type)}. Use one of {readable}, or - for lines on stdin.")
     try:
-        yield from iterate_rows(source, columns, delimiter, display_name)
+        if traces is None:
+            yield from iterate_rows(source, columns, delimiter, display_name)
+        else:
+            yield from join_traces(iterate_rows(source, None, delimiter, display_name), traces)
     except UnicodeDecodeError as error:
         raise InputError(explain_undecodable(display_name or source, error)) from error
     except (OSError, EOFError, zlib.error) as error:
@@ -197,11 +213,13 @@ class TextStream:
     """Number of bad rows that are left out."""
     delimiter: str | None = None
     """Field delimiter of a .csv; None detects it."""
+    traces: str | None = None
+    """The unit of agents' traces, or None."""
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """Yield each text's row number, from 1, and the text; raise InputError if the file has changed."""
         num_texts = 0
-        for number, row in stream_rows(self.source, self.text_columns, delimiter=self.delimiter):
+        for number, row in stream_rows(self.source, self.text_columns, delimiter=self.delimiter, traces=self.traces):
             text, reason = ("", "") if isinstance(row, BadRow) else read_text(row, self.text_columns)
             if reason is None:
                 num_texts += 1
@@ -212,7 +230,12 @@ class TextStream:
 
 @contextmanager
 def open_texts(
-    source: str, text_column: str | Sequence[str] | None = None, *, skip_bad: bool = False, delimiter: str | None = None
+    source: str,
+    text_column: str | Sequence[str] | None = None,
+    *,
+    skip_bad: bool = False,
+    delimiter: str | None = None,
+    traces: str | None = None,
 ) -> Iterator[TextStream]:
     """Check that all of a table can be used, by reading it once without keeping it.
 
@@ -222,6 +245,7 @@ def open_texts(
         text_column: The text column, or several; None guesses it.
         skip_bad: Leave out rows that have no text or cannot be parsed.
         delimiter: Field delimiter of a .csv or .tsv; None detects it.
+        traces: "conversation" or "step" to read agents' traces as one text per such unit.
 
     Yields:
         The texts. Those of a copy are available only inside the block.
@@ -230,16 +254,16 @@ def open_texts(
         InputError: If the file, its type, a row or the column is not usable.
     """
     with _open_repeatable(source) as path:
-        columns = find_columns(path, text_column, display_name=source, delimiter=delimiter)
+        columns = find_columns(path, text_column, display_name=source, delimiter=delimiter, traces=traces)
         num_texts = num_skipped = 0
-        for number, row in stream_rows(path, columns, delimiter=delimiter, display_name=source):
+        for number, row in stream_rows(path, columns, delimiter=delimiter, display_name=source, traces=traces):
             reason = str(row) if isinstance(row, BadRow) else read_text(row, columns)[1]
             if reason is not None and not skip_bad:
                 raise _make_row_error(source, number, reason)
             num_texts, num_skipped = num_texts + (reason is None), num_skipped + (reason is not None)
         if not num_texts:
             raise InputError(f"{format_value(source)}: no row has a text in column {format_names(columns)}.")
-        yield TextStream(path, columns, num_texts, num_skipped, delimiter)
+        yield TextStream(path, columns, num_texts, num_skipped, delimiter, traces)
 
 
 @contextmanager
@@ -273,6 +297,7 @@ def find_columns(
     *,
     display_name: str | None = None,
     delimiter: str | None = None,
+    traces: str | None = None,
 ) -> list[str]:
     """Find the text columns from the first rows.
 
@@ -282,6 +307,7 @@ def find_columns(
         id_column: Another column that must exist.
         display_name: The name of the source in messages; None for its own name.
         delimiter: Field delimiter of a .csv or .tsv; None detects it.
+        traces: The unit of agents' traces, or None.
 
     Returns:
         The names of the text columns.
@@ -291,7 +317,9 @@ def find_columns(
     """
     requested = [text_column] if isinstance(text_column, str) else list(text_column or ())
     needed_columns = [*requested, *([] if id_column is None else [id_column])] if requested else None
-    rows = islice(stream_rows(source, needed_columns, delimiter=delimiter, display_name=display_name), MAX_INSPECTED_ROWS)
+    rows = islice(
+        stream_rows(source, needed_columns, delimiter=delimiter, display_name=display_name, traces=traces), MAX_INSPECTED_ROWS
+    )
     head = [row for _, row in rows if not isinstance(row, BadRow)]
     if not head:
         raise InputError(f"{format_value(display_name or source)} has no rows.")

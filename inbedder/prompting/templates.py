@@ -230,7 +230,7 @@ def resolve_instruction(instruction: str | None) -> str:
         TemplateError: If ``@name`` is not in ``prompts/instructions.yaml``.
     """
     instruction = GENERIC_INSTRUCTION if instruction is None else instruction
-    if not re.fullmatch(r"@\w+", instruction):
+    if not re.fullmatch(r"@[\w-]+", instruction):
         return instruction
     instructions = read_prompts("instructions")
     if instruction[1:] not in instructions:

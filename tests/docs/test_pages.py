@@ -67,7 +67,7 @@ NOT_RUN = {
     'model = ConditionalEncoder.load("runs/csts-bi")': "takes two minutes: tests/conditional/",
 }
 """Beginnings of commands, and lines of Python blocks, that a test cannot run, and why."""
-LANGUAGES = {"python", "bash", "text", "bibtex"}
+LANGUAGES = {"python", "bash", "text", "bibtex", "json"}
 ELSEWHERE = ROOT / "docs" / "integrations.md"
 """Its examples need packages of an environment of their own: tests/integrations/test_examples.py."""
 FENCE = re.compile(r"^ *```(\S*).*$", re.MULTILINE)
