@@ -57,7 +57,9 @@ def write_codebook(path: str | os.PathLike[str], settings: Mapping[str, Any], co
     ]
     content = yaml.dump(table, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=LINE_WIDTH)
     with atomic_write(path) as temporary:
-        temporary.write_text(HEADER + content.replace("\n- name:", "\n\n- name:"), encoding="utf-8")
+        temporary.write_text(
+            HEADER + content.replace("\n- name:", "\n\n- name:").replace("codes:\n\n", "codes:\n", 1), encoding="utf-8"
+        )
 
 
 def parse_codebook(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
