@@ -85,8 +85,8 @@ def test_a_single_group_is_no_codebook(model):
 def test_an_update_keeps_codes_and_says_which_vanished(model, codebook):
     pets = next(code for code in codebook.codes if "cats" in code.examples[0])
     updated = codebook.update([text for text in TEXTS if "cats" in text], model)
-    kept = [replace(code, share=None, previous_share=None, state="") for code in updated.codes]
-    assert kept == [replace(code, share=None) for code in codebook.codes]
+    unchanged_codes = [replace(code, share=None, previous_share=None, state="") for code in updated.codes]
+    assert unchanged_codes == [replace(code, share=None) for code in codebook.codes]
     assert [code.previous_share for code in updated.codes] == [code.share for code in codebook.codes]
     assert {code.name: code.state for code in updated.codes} == {
         code.name: "matched" if code.name == pets.name else "vanished" for code in codebook.codes
@@ -95,12 +95,12 @@ def test_an_update_keeps_codes_and_says_which_vanished(model, codebook):
 
 def test_texts_that_fit_no_code_become_a_new_one(model):
     names = ("I love cats", "The box was crushed")
-    known = [f"{name}{end}" for name in names for end in ("", ".", "!", " now")]
+    coded_texts = [f"{name}{end}" for name in names for end in ("", ".", "!", " now")]
     strange = ["My card is blocked"] * 15
     first = Codebook("What?", [Code(name, examples=(name,)) for name in names], model.spec.model)
-    scores = first.classify([*known, *strange], model).scores.max(axis=1)
+    scores = first.classify([*coded_texts, *strange], model).scores.max(axis=1)
     assert scores[:8].min() > scores[8:].max()
-    updated = replace(first, min_score=float(scores[8:].max()) + 1e-4).update([*known, *strange], model)
+    updated = replace(first, min_score=float(scores[8:].max()) + 1e-4).update([*coded_texts, *strange], model)
     assert [code.state for code in updated.codes] == ["matched", "matched", "new"]
     assert updated.codes[2].share >= round(15 / 23, 4)
     assert sum(code.share for code in updated.codes) == pytest.approx(1, abs=1e-3)
