@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from inbedder.classification.categories import Category
     from inbedder.classification.category_result import Classification
     from inbedder.classification.classifier import classify
+    from inbedder.classification.codebook import Codebook
     from inbedder.conditional import ConditionalEncoder
     from inbedder.embedder import InBedder
     from inbedder.errors import InbedderError
@@ -26,6 +27,7 @@ __all__ = [
     "Category",
     "Classification",
     "ClusterResult",
+    "Codebook",
     "ConditionalEncoder",
     "CrossTable",
     "Grouping",
@@ -47,6 +49,7 @@ _MODULES = {
     "Category": "inbedder.classification.categories",
     "Classification": "inbedder.classification.category_result",
     "ClusterResult": "inbedder.grouping.clustering",
+    "Codebook": "inbedder.classification.codebook",
     "ConditionalEncoder": "inbedder.conditional",
     "CrossTable": "inbedder.grouping.compare.crosstab",
     "Grouping": "inbedder.grouping.assign.grouping",

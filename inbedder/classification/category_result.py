@@ -7,10 +7,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from inbedder.arguments import check_integer
+from inbedder.arguments import check_finite_number, check_integer
 from inbedder.classification.category_scores import DEFAULT_TEMPERATURE
-from inbedder.errors import format_count, import_extra
+from inbedder.errors import InputError, format_count, import_extra
 from inbedder.grouping.grouped_texts import LEFT_OUT
 from inbedder.grouping.partition.temperature import compute_probabilities
 from inbedder.io.html_tables import render_html_table
@@ -26,6 +27,8 @@ LEFT_OUT_CAVEAT = (
     "in only 48 to 75 of 100 pairs (50 is chance)."
 )
 """How far to trust the texts that are in no category (``docs/how-to/classify.md``, mini and small)."""
+MAX_GAP = 0.05
+"""Maximum difference of a further category's score from the best one (``docs/how-to/code-free-form-answers.md``)."""
 NOT_SURE = "not sure"
 """Name of the category of texts that fit two about equally well."""
 
@@ -132,6 +135,46 @@ class Classification:
         counts = np.bincount(self.outcomes, minlength=len(self.outcome_names)).tolist()
         missing = {name for name, limit in {LEFT_OUT: self.min_score, NOT_SURE: self.min_lead}.items() if limit is None}
         return {name: count for name, count in zip(self.outcome_names, counts, strict=True) if name not in missing}
+
+    def find_all(self, max_gap: float = MAX_GAP) -> NDArray[np.bool_]:
+        """Find all categories of each text: those whose score is near its best one.
+
+        Args:
+            max_gap: Maximum difference from the best score.
+
+        Returns:
+            bool, shape (n, k). A text has at least one category, unless its best score is below ``min_score``; no category below
+            ``min_score`` counts.
+
+        Raises:
+            InputError: If ``max_gap`` is negative or not finite.
+        """
+        if check_finite_number("max_gap", max_gap) < 0:
+            raise InputError(f"max_gap is a difference of scores, at least 0, not {max_gap}.")
+        is_near: NDArray[np.bool_] = self.scores >= self.scores.max(axis=1, keepdims=True) - np.float32(max_gap)
+        return is_near if self.min_score is None else is_near & (self.scores >= self.min_score)
+
+    def make_columns(self, max_gap: float = MAX_GAP) -> dict[str, list[Any]]:
+        """Make the table columns of all categories of each text.
+
+        Args:
+            max_gap: Maximum difference of a category's score from the best one (``find_all``).
+
+        Returns:
+            "categories", the names joined by "; ", best first, or "none of these"; and for each category a column of 1 and 0,
+            such as "category: price".
+
+        Raises:
+            InputError: If ``max_gap`` is negative or not finite.
+        """
+        has_category, order = self.find_all(max_gap), np.argsort(-self.scores, axis=1, kind="stable").tolist()
+        names = [category.name for category in self.categories]
+        joined = [
+            "; ".join(names[number] for number in ranking if row[number]) or LEFT_OUT
+            for ranking, row in zip(order, has_category, strict=True)
+        ]
+        members = has_category.astype(int).T.tolist()
+        return {"categories": joined} | {f"category: {name}": row for name, row in zip(names, members, strict=True)}
 
     def describe_left_out(self) -> str:
         """Describe how many texts are in no category, and how far to trust their number; empty if every text is in one."""

@@ -18,6 +18,7 @@ from inbedder.cli.assign import assign
 from inbedder.cli.cache import cache
 from inbedder.cli.classify import classify
 from inbedder.cli.cluster import cluster
+from inbedder.cli.codebook import codebook
 from inbedder.cli.commands import CommandGroup, add_command
 from inbedder.cli.compare_wordings import compare_wordings
 from inbedder.cli.demo import demo
@@ -78,6 +79,11 @@ _EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     classify: (
         'inbedder classify reviews.csv -i "What is it about?" --into food --into service',
         'inbedder classify reviews.csv -i "What is it about?" --into categories.csv --other',
+        "inbedder classify reviews.csv --codebook codes.yaml --many",
+    ),
+    codebook: (
+        'inbedder codebook answers.csv -i "What should be improved?" -o codes.yaml',
+        "inbedder codebook --update codes.yaml new_answers.csv -o codes_2.yaml",
     ),
     assign: ("inbedder assign groups/ new_reviews.csv -o assigned.csv",),
     suggest: ("inbedder suggest reviews.csv -o questions.html",),

@@ -19,7 +19,6 @@ from inbedder.cli.shared_options import (
     GuardCells,
     Input,
     Instruction,
-    Model,
     check_outputs,
     print_message,
 )
@@ -27,14 +26,38 @@ from inbedder.cli.shared_options import (
 if TYPE_CHECKING:
     from inbedder.classification.categories import Category
     from inbedder.classification.category_result import Classification, LabelledRows
+    from inbedder.classification.codebook import Codebook
 
 Into = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         "--into",
         metavar="CATEGORY|FILE",
         help="A category, or a file of categories: a table with a column category and, if you like, description and example "
         "(a row per example), or a .txt with a category per line; repeatable.",
+    ),
+]
+CodebookFile = Annotated[
+    Path | None,
+    typer.Option("--codebook", help="A codebook of inbedder codebook: question, categories and minimum score."),
+]
+ModelOfCodebook = Annotated[
+    str | None,
+    typer.Option(
+        help="mini, small, medium or multilingual (see inbedder models), a folder or a hub id; default: mini, or the codebook's."
+    ),
+]
+WithMany = Annotated[
+    bool,
+    typer.Option(
+        "--many",
+        help="Add all categories of each text: a column of names, and one of 0 and 1 per category.",
+    ),
+]
+MaxGap = Annotated[
+    float | None,
+    typer.Option(
+        min=0, help="Maximum difference of a further category's score from the text's best one, with --many; default: 0.05."
     ),
 ]
 Outputs = Annotated[
@@ -67,7 +90,8 @@ EXAMPLES_ADVICE = "About five example texts per category mostly find more: a tab
 @with_model_options
 def classify(
     source: Input,
-    into: Into,
+    into: Into = None,
+    codebook: CodebookFile = None,
     instruction: Instruction = None,
     output: Outputs = [Path("classified.csv")],  # noqa: B006 - typer copies defaults
     with_other: WithOther = False,
@@ -75,9 +99,11 @@ def classify(
     with_unsure: WithUnsure = False,
     min_lead: MinLead = None,
     top: Top = 1,
+    with_many: WithMany = False,
+    max_gap: MaxGap = None,
     label_column: LabelColumn = None,
     table_options: TableOptions = TableOptions(),
-    model: Model = "mini",
+    model: ModelOfCodebook = None,
     crosstab_options: CrossTabOptions = CrossTabOptions(),
     title: Title = None,
     guard_cells: GuardCells = True,
@@ -86,22 +112,23 @@ def classify(
 ) -> None:
     """Classify texts into your own categories."""
     check_outputs(output, (".html", *TABLE_TYPES), source)
-    categories = _parse_into(into)
-    if top > len(categories):
-        raise typer.BadParameter(f"there are {len(categories)} categories.", param_hint="--top")
+    if max_gap is not None and not with_many:
+        raise typer.BadParameter("this needs --many.", param_hint="--max-gap")
+    rules = _load_rules(into or [], codebook, instruction, model)
+    if top > len(rules.codes):
+        raise typer.BadParameter(f"there are {len(rules.codes)} categories.", param_hint="--top")
     table = table_options.read(source)
     labels = None if label_column is None else table.column(label_column)
     cross_tabulation = CrossTabulation(table, crosstab_options)
-    embedder = load_embedder(model, **model_options)
-    from inbedder.classification.classifier import classify as classify_texts
-
+    embedder = load_embedder(model or rules.model, **model_options)
     threshold = "auto" if with_other and min_score is None else min_score
     lead = "auto" if with_unsure and min_lead is None else min_lead
     options = dict[str, Any](min_score=threshold, min_lead=lead, labels=labels, batch_size=batch_size)
-    result = classify_texts(table.texts, instruction, categories, model=embedder, **options)
+    result = rules.classify(table.texts, embedder, **options)
+    if result.min_score is None and rules.min_score is not None:
+        print_message(f"The min_score of the codebook is of {rules.model}, so every text gets a category. See --min-score.")
     _print_categories(result)
-    if not any(category.examples for category in categories):
-        print_message(f"  {EXAMPLES_ADVICE}")
+    many_columns = _make_many_columns(result, max_gap) if with_many else {}
     pages = [path for path in output if path.suffix.lower() == ".html"]
     groupings = []
     if pages or crosstab_options.by or crosstab_options.over:
@@ -111,6 +138,8 @@ def classify(
         cross_tabulation.compute(groupings)
         cross_tabulation.print_tables()
     failures = DeferredErrors()
+    rows = result.rows(top)
+    columns = {name: [row[name] for row in rows] for name in rows[0]} | many_columns
     for path in output:
         with failures.collect(path):
             if path in pages:
@@ -128,11 +157,23 @@ def classify(
             else:
                 from inbedder.io.outputs import write_records
 
-                rows = result.rows(top)
-                columns = {name: [row[name] for row in rows] for name in rows[0]}
                 write_records(table.with_columns(columns), path, guard_cells=guard_cells)
             print_message(f"Written: {path}")
     failures.raise_all()
+
+
+def _load_rules(into: Sequence[str], codebook: Path | None, instruction: str | None, model: str | None) -> Codebook:
+    """Load the codebook, or make one of the categories and the question."""
+    from inbedder.classification.codebook import Code, Codebook
+
+    if (codebook is None) == (not into):
+        raise typer.BadParameter("give either categories or a codebook.", param_hint="--into, --codebook")
+    if codebook is None:
+        codes = [Code(category.name, category.description, category.examples) for category in _parse_into(into)]
+        return Codebook(instruction, codes, model or "mini")
+    if instruction is not None:
+        raise typer.BadParameter("the codebook has its question. Leave it out, or change it in the file.", param_hint="-i")
+    return Codebook.load(codebook)
 
 
 def _parse_into(values: Sequence[str]) -> list[Category]:
@@ -173,6 +214,20 @@ def _print_categories(result: Classification) -> None:
         print_message(
             "  The probabilities are not calibrated. Give 20 or more known categories (--label-column) to calibrate them."
         )
+    if not any(category.examples for category in result.categories):
+        print_message(f"  {EXAMPLES_ADVICE}")
+
+
+def _make_many_columns(result: Classification, max_gap: float | None) -> dict[str, list[Any]]:
+    """Make the columns of all categories of each text, and print the share of the texts that have each."""
+    columns = result.make_columns(*([] if max_gap is None else [max_gap]))
+    members = [row for name, row in columns.items() if name != "categories"]
+    total = len(result.texts)
+    print_message("All categories of each text:")
+    for category, row in zip(result.categories, members, strict=True):
+        print_message(f"  {sum(row):7d}  {sum(row) / total:4.0%}  {category.name}")
+    print_message(f"  {sum(map(sum, members)) / total:.2f} categories per text.")
+    return columns
 
 
 def _describe_accuracy(agreement: LabelledRows) -> str:
