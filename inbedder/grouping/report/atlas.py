@@ -77,11 +77,13 @@ def find_neighbours(vectors: NDArray[np.float32]) -> list[dict[str, list[Any]]]:
     from sklearn.neighbors import NearestNeighbors
 
     directions = normalize_vectors(vectors)
-    own = np.arange(len(directions))[:, None]
-    distances, ids = np.zeros(own.shape), own
-    if others := min(MAX_NEIGHBOURS, len(directions)) - 1:
+    own_ids = np.arange(len(directions))[:, None]
+    ids, distances = own_ids, np.zeros(own_ids.shape)
+    other_count = min(MAX_NEIGHBOURS, len(directions)) - 1
+    if other_count:
         with limit_threads(len(directions)):
-            lengths, nearest = NearestNeighbors(n_neighbors=others, algorithm="brute").fit(directions).kneighbors()
-        distances, ids = np.hstack([distances, lengths**2 / 2]), np.hstack([ids, nearest])  # of unit vectors, the cosine distance
-    columns = (ids.tolist(), distances.round(4).tolist())
-    return [{"ids": row, "distances": row_distances} for row, row_distances in zip(*columns, strict=True)]
+            lengths, nearest = NearestNeighbors(n_neighbors=other_count, algorithm="brute").fit(directions).kneighbors()
+        ids = np.hstack([ids, nearest])
+        distances = np.hstack([distances, lengths**2 / 2]).round(4)  # the cosine distances of unit vectors
+    pairs = zip(ids.tolist(), distances.tolist(), strict=True)
+    return [{"ids": row_ids, "distances": row_distances} for row_ids, row_distances in pairs]

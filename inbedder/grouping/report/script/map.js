@@ -27,7 +27,8 @@ const makeMap = (map, index) => {
   const view = views[index], marks = view.marks;
   const plane = find('.plane', map), svg = find('svg', plane), ring = find('.ring', svg), lasso = find('.lasso', svg);
   const tip = find('.tip', plane), shapes = find('.dots', svg).children, ownLegend = find('.legend', map);
-  const { width, height } = svg.viewBox.baseVal, answers = [];
+  const { width, height } = svg.viewBox.baseVal, answers = [], answerCounts = countValues(view.answers.map(answer => answer.toLowerCase()));
+  const isRepeated = answer => answer && answerCounts.get(answer.toLowerCase()) > 1;
   const order = marks.map((_, i) => i).sort((a, b) => marks[a][2] - marks[b][2] || marks[a][0] - marks[b][0]);
   let current = -1, isolated = -1, colourBy = index, categoryOf = marks.map(mark => mark[2]), rowsOfMark = null, hits = null, hidesOthers = false;
   let zoom = 1, left = 0, top = 0, drag = null, path = null;
@@ -55,7 +56,7 @@ const makeMap = (map, index) => {
     hide();
     placeNames(svg, [left, top], scale(), zoom > 1 ? listAnswers() : []);
   };
-  const answerAt = i => answers[i] ??= mostFrequentAnswer(rowsAt(i).map(row => view.answers[row]));
+  const answerAt = i => answers[i] ??= mostFrequentAnswer(rowsAt(i).map(row => view.answers[row]).filter(isRepeated));
   const listAnswers = () => { // the most frequent answers in view, the more the larger the map
     const marksOf = new Map(), isInView = ([x, y]) => x > left && y > top && x < left + width / zoom && y < top + height / zoom;
     marks.forEach((mark, i) => {

@@ -2,11 +2,8 @@
 const NAME_CHARACTERS = 30, LINE = 15, NUMBER_RADIUS = 10, DOT_RADIUS = 4, ANSWERS_PER_DOUBLING = 5;
 const clipName = name => name.length > NAME_CHARACTERS ? name.slice(0, NAME_CHARACTERS - 1).trimEnd() + '…' : name;
 const setLabel = (badge, name) => { if (badge) find('.name', badge).textContent = clipName(name); };
-const mostFrequentAnswer = answers => {
-  const counts = new Map();
-  answers.filter(Boolean).forEach(answer => counts.set(answer, (counts.get(answer) || 0) + 1));
-  return [...counts].reduce((best, next) => next[1] > best[1] ? next : best, ['', 0])[0];
-};
+const countValues = values => values.reduce((counts, value) => counts.set(value, (counts.get(value) || 0) + 1), new Map());
+const mostFrequentAnswer = answers => [...countValues(answers)].reduce((best, next) => next[1] > best[1] ? next : best, ['', 0])[0];
 const placeNames = (svg, [left, top], scale, answers) => {
   const toPixels = ({ x, y }) => [(x - left) * scale, (y - top) * scale];
   const badges = findAll('.badge:not([hidden])', svg).map(badge => [find('.name', badge), ...toPixels(badge.dataset)]);
