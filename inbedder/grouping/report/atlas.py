@@ -78,12 +78,12 @@ def find_neighbours(vectors: NDArray[np.float32]) -> list[dict[str, list[Any]]]:
 
     directions = normalize_vectors(vectors)
     own_ids = np.arange(len(directions))[:, None]
-    ids, distances = own_ids, np.zeros(own_ids.shape)
+    ids: NDArray[Any] = own_ids
+    distances: NDArray[Any] = np.zeros(own_ids.shape)
     other_count = min(MAX_NEIGHBOURS, len(directions)) - 1
     if other_count:
         with limit_threads(len(directions)):
             lengths, nearest = NearestNeighbors(n_neighbors=other_count, algorithm="brute").fit(directions).kneighbors()
         ids = np.hstack([ids, nearest])
         distances = np.hstack([distances, lengths**2 / 2]).round(4)  # the cosine distances of unit vectors
-    pairs = zip(ids.tolist(), distances.tolist(), strict=True)
-    return [{"ids": row_ids, "distances": row_distances} for row_ids, row_distances in pairs]
+    return [{"ids": row.tolist(), "distances": distances[number].tolist()} for number, row in enumerate(ids)]
