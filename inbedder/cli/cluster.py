@@ -18,6 +18,7 @@ from inbedder.cli.inputs import TableOptions, embed_guided, load_embedder
 from inbedder.cli.model_options import with_cluster_options, with_model_options
 from inbedder.cli.shared_options import (
     INPUT,
+    OUTPUT,
     TABLE_TYPES,
     BatchSize,
     GuardCells,
@@ -25,6 +26,7 @@ from inbedder.cli.shared_options import (
     Input,
     Instructions,
     Model,
+    check_output,
     check_outputs,
     parse_group_counts,
     print_message,
@@ -67,6 +69,14 @@ MarkWords = Annotated[
 Top = Annotated[
     int, typer.Option(min=1, help="Number of groups per text in the table, with the share of each.", rich_help_panel=GROUPS)
 ]
+Atlas = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.parquet",
+        help="Write your table and the report's map for embedding-atlas; prints its command.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Save = Annotated[Path | None, typer.Option(help="Folder to save the groups in, for inbedder assign.")]
 
 
@@ -83,6 +93,7 @@ def cluster(
     crosstab_options: CrossTabOptions = CrossTabOptions(),
     split: Split = None,
     save: Save = None,
+    atlas: Atlas = None,
     label_column: LabelColumns = None,
     title: Title = None,
     mark_words: MarkWords = False,
@@ -95,7 +106,8 @@ def cluster(
     model_options: dict[str, Any] = {},  # noqa: B006
 ) -> None:
     """Group texts by their answers to a question."""
-    check_outputs(output, (".html", *TABLE_TYPES), source)
+    check_output(atlas, (".parquet",), source, "--atlas")
+    check_outputs([*output, *([] if atlas is None else [atlas])], (".html", *TABLE_TYPES), source)
     groupings = 1 if one_question else len(instructions)
     counts = parse_group_counts(k, groupings)
     if one_question and guided is not None:
@@ -128,7 +140,12 @@ def cluster(
     cross_tabulation.compute(results)
     print_stage("Writing.")
     failures = DeferredErrors()
-    options_of_files: dict[str, Any] = {"title": choose_title(title, source), "guard_cells": guard_cells, "top": top}
+    options_of_files: dict[str, Any] = {
+        "title": choose_title(title, source),
+        "guard_cells": guard_cells,
+        "top": top,
+        "atlas": atlas,
+    }
     with time_stage("page"):
         write_groups(results, table, cross_tabulation, output, failures, parts=parts, **options_of_files)
     cross_tabulation.print_tables()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,8 +38,9 @@ def write_groups(
     guard_cells: bool,
     parts: DocumentParts | None = None,
     top: int = 1,
+    atlas: Path | None = None,
 ) -> None:
-    """Write reports and tables, and print the groups. A table is the input with the columns of ``make_group_columns``."""
+    """Write reports, tables and the map, and print the groups. A table is the input and columns of ``make_group_columns``."""
     from inbedder.grouping.document_parts import make_document_columns
     from inbedder.grouping.grouped_texts import make_group_columns
     from inbedder.grouping.report.page import save_report
@@ -69,6 +71,21 @@ def write_groups(
         print_message(f"The written table leaves out {format_count(table.unparsed, 'unreadable row')}.")
     if written_paths:
         print_message(f"Written: {', '.join(map(str, written_paths))}")
+    if atlas is not None:
+        with failures.collect(atlas):
+            _write_atlas(results, table if parts is None else table.repeat_rows(parts.texts, parts.documents.tolist()), atlas)
+
+
+def _write_atlas(results: Sequence[ClusterResult], table: Table, path: Path) -> None:
+    """Write the map for embedding-atlas, and print the command that opens it, one per question."""
+    from inbedder.grouping.report.atlas import make_atlas_rows
+    from inbedder.io.outputs import write_records
+
+    rows, options = make_atlas_rows(results, table.records)
+    write_records(rows, path)
+    print_message(f"Written: {path}")
+    for line in options:
+        print_message(f"Open the map: embedding-atlas {shlex.quote(str(path))} {line}")
 
 
 def choose_title(title: str | None, source: str) -> str:

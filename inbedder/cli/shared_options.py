@@ -162,14 +162,16 @@ def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:
     return counts * groupings if len(counts) == 1 else counts
 
 
-def check_output(path: Path | None, allowed: tuple[str, ...], source: str | None = None) -> None:
+def check_output(path: Path | None, allowed: tuple[str, ...], source: str | None = None, param_hint: str = "-o") -> None:
     """Check before the model runs that an output has an allowed suffix, is writable and not the input."""
     from inbedder.errors import format_value
 
     if path is None:
         return
     if path.suffix.lower() not in allowed:
-        raise typer.BadParameter(f"{format_value(str(path))}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
+        raise typer.BadParameter(
+            f"{format_value(str(path))}: give a file that ends in {', '.join(allowed)}.", param_hint=param_hint
+        )
     _check_writable(path, [] if source is None else [source])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count, islice
@@ -66,12 +66,7 @@ class Table:
             One row per parsed row, in their order, all with the same columns; rows without a text have None in the new ones.
         """
         table_columns = list_columns([record for _, record in self.parsed])
-        used_names, new_names = set(table_columns), []
-        for name in columns:
-            candidates = (name if i == 1 else f"{name}_{i}" for i in count(1))
-            free_name = next(candidate for candidate in candidates if candidate not in used_names)
-            new_names.append(free_name)
-            used_names.add(free_name)
+        new_names = choose_free_names(columns, table_columns)
         new_values = dict(zip(self.rows, zip(*columns.values(), strict=True), strict=True))
         no_values = (None,) * len(new_names)
         return [
@@ -79,6 +74,29 @@ class Table:
             | dict(zip(new_names, new_values.get(number, no_values), strict=True))
             for number, record in self.parsed
         ]
+
+
+def choose_free_names(names: Iterable[str], used_names: Iterable[str]) -> list[str]:
+    """Choose names of new columns: a name that the table has already gets a number.
+
+    Args:
+        names: The wanted names.
+        used_names: The table's columns.
+
+    Returns:
+        One name per wanted name.
+
+    Example:
+        >>> from inbedder.io.tables import choose_free_names
+        >>> choose_free_names(["group", "fit"], ["text", "group"])
+        ['group_2', 'fit']
+    """
+    used_names, free_names = set(used_names), []
+    for name in names:
+        candidates = (name if i == 1 else f"{name}_{i}" for i in count(1))
+        free_names.append(next(candidate for candidate in candidates if candidate not in used_names))
+        used_names.add(free_names[-1])
+    return free_names
 
 
 def read_table(

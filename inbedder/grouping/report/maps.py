@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inbedder.runtime.threads import limit_threads
 from inbedder.vectors.vectors import Labels, normalize_vectors
 
 MAX_DOTS = 5000
@@ -109,6 +110,20 @@ def place_points(points: Points) -> Points:
     scale = ((size - 2 * MARGIN) / np.maximum(np.ptp(points, axis=0), 1e-9)).min()
     positions: Points = ((points - (points.max(axis=0) + points.min(axis=0)) / 2) * scale + size / 2).round(1)
     return positions
+
+
+def place_texts(vectors: Sequence[NDArray[Any]], *, exact: bool = False) -> list[tuple[Points, str]]:
+    """Place the texts on one map per set of vectors.
+
+    Args:
+        vectors: One array per map, shape (n, d), with the same n.
+        exact: Whether the maps shall be the same on every machine.
+
+    Returns:
+        Positions in the map's units, as from ``place_points``, and method of each map, as from ``project``.
+    """
+    with limit_threads(len(vectors[0])):
+        return [(place_points(points), method) for points, method in project_all(vectors, exact=exact)]
 
 
 def draw_dots(positions: Points, labels: Labels) -> tuple[list[Mark], Labels]:

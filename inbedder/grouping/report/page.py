@@ -28,7 +28,19 @@ if TYPE_CHECKING:
     from inbedder.grouping.document_parts import DocumentParts
     from inbedder.grouping.grouped_texts import GroupedTexts
 
-SCRIPT_PARTS = ("start", "texts", "drawer", "map_names", "map_picture", "map", "edits", "cross_tables", "merge_tables", "charts")
+SCRIPT_PARTS = (
+    "start",
+    "texts",
+    "drawer",
+    "map_names",
+    "map_picture",
+    "map",
+    "edits",
+    "cross_tables",
+    "merge_tables",
+    "charts",
+    "address",
+)
 """The files of the page's script in their order; they share one scope."""
 
 

@@ -18,7 +18,6 @@ from inbedder.grouping.partition.between import find_second_groups
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
 from inbedder.prompting.tokenization import clean_text
-from inbedder.runtime.threads import limit_threads
 from inbedder.vectors.vectors import Labels
 
 if TYPE_CHECKING:
@@ -98,13 +97,13 @@ class View:
 
 def make_views(results: Sequence[GroupedTexts]) -> list[View]:
     """Prepare groupings of the same texts for the page, with maps that are turned alike."""
-    with limit_threads(len(results[0].texts)):
-        layouts = maps.project_all((result.embeddings for result in results), exact=any(result.is_exact for result in results))
+    exact = any(result.is_exact for result in results)
+    layouts = maps.place_texts([result.embeddings for result in results], exact=exact)
     return [_make_view(result, *layout) for result, layout in zip(results, layouts, strict=True)]
 
 
-def _make_view(result: GroupedTexts, points: Points, method: str) -> View:
-    positions, groups = maps.place_points(points), categorize_groups(result)
+def _make_view(result: GroupedTexts, positions: Points, method: str) -> View:
+    groups = categorize_groups(result)
     dense = len(positions) > maps.MAX_DOTS
     second_groups = find_second_groups(result.embeddings, result.group_labels, result.answers)
     marks, mark_of = (maps.draw_density if dense else maps.draw_dots)(positions, groups.category_of)

@@ -120,8 +120,11 @@ def test_the_search_finds_texts_and_answers_and_filters_narrow_it(page: Page) ->
     page.click(".search")
     page.keyboard.insert_text("TEXT 1")
     either = [str(i) for i in range(12) if "1" in f"{i} {TOPIC[i]} {MOOD[i]}"]
+    assert shown_tab(page) == ["question-1"]
+    press(page, "Enter")
     assert shown_tab(page) == ["texts"] and listed(page) == either != list(map(str, range(12)))
-    assert focused(page).startswith("search")
+    page.click(".search")
+    press(page, "End")
     page.keyboard.insert_text("1")
     assert listed(page) == ["11"]
     press(page, "Escape")
@@ -392,3 +395,115 @@ def test_the_first_screen_holds_the_whole_map_and_no_cut_tab(page: Page, size: t
     assert card is not None and (size[0] < 500 or card["y"] + card["height"] < size[1])
     page.click("#tab-cross-tables")
     assert len(set(page.evaluate("[...document.querySelectorAll('.pair')].map(one => one.offsetWidth)"))) == 1
+
+
+def find_hits(page: Page, question: int = 1) -> list[str]:
+    """List the texts whose dots are marked on a map."""
+    data = page.evaluate("JSON.parse(document.getElementById('data').textContent)")
+    marked = page.evaluate(
+        f"[...document.querySelector('#question-{question} .dots').children].flatMap((dot, i) => dot.matches('.hit') ? [i] : [])"
+    )
+    return [text for text, mark in zip(data["texts"], data["views"][question - 1]["markOf"], strict=True) if mark in marked]
+
+
+def test_search_marks_the_dots_on_each_map_and_lists_their_texts(page: Page, errors: list[str]) -> None:
+    page.fill(".search", "text 1")
+    assert set(find_hits(page)) == {
+        "text 1",
+        "text 10",
+        "text 11",
+        *(f"text {i}" for i in range(12) if TOPIC[i] == 1 or MOOD[i] == 1),
+    }
+    page.fill(".search", "text 11")
+    assert find_hits(page) == ["text 11"] and texts_of(page, ".found:visible") == ["1 of 12 texts match: list them"]
+    page.click("#tab-question-2")
+    assert find_hits(page, 2) == ["text 11"]
+    page.locator("#question-2 .found").click()
+    assert shown_tab(page) == ["texts"] and listed(page) == ["11"] and page.locator(".search").input_value() == "text 11"
+    page.click(".back")
+    assert shown_tab(page) == ["question-2"] and focused(page).startswith("search")
+    press(page, "Escape")
+    assert find_hits(page, 2) == [] and page.locator(".found:visible").count() == 0 and errors == []
+
+
+def test_the_address_holds_the_selection_and_the_back_button_returns(page: Page, errors: list[str]) -> None:
+    def get_address() -> str:
+        return str(page.evaluate("location.hash.slice(1)"))
+
+    start = page.url
+    page.locator("#question-1 .legend button").nth(1).click()
+    assert get_address() == "question-1&group=2"
+    page.click("#tab-question-2")
+    page.locator("#question-2 .colour-by").select_option("2")
+    page.locator("#question-2 .legend:visible button").first.click()
+    assert get_address() == "question-2&colours=3&group=1"
+    page.click("#tab-cross-tables")
+    page.click(".heatmap button[data-row='1'][data-column='1']")
+    assert get_address() == "texts&filter-1=2&filter-2=2"
+    page.fill(".search", "text 7")
+    page.fill(".search", "text 6")
+    assert get_address() == "texts&filter-1=2&filter-2=2&search=text+6" and listed(page) == ["6"]
+    page.go_back()
+    assert listed(page) == ["6", "7"] and page.locator(".search").input_value() == ""
+    page.go_back()
+    assert shown_tab(page) == ["cross-tables"]
+    page.go_back()
+    assert shown_tab(page) == ["question-2"] and page.locator("#question-2 .lit").count() == 4
+    for _ in range(3):
+        page.go_back()
+    assert shown_tab(page) == ["question-2"] and page.locator("#question-2 .legend.other").count() == 0
+    page.go_back()
+    assert shown_tab(page) == ["question-1"] and page.locator("#question-1 .lit").count() == 3
+    page.go_back()
+    assert page.url == start and page.locator("#question-1 .lit").count() == 0
+    page.go_forward()
+    assert page.locator("#question-1 .lit").count() == 3 and errors == []
+
+
+def test_a_link_restores_rows_on_the_map_and_in_the_list(page: Page, errors: list[str]) -> None:
+    start = page.url
+    x, y = find_dot(page, 3)
+    page.mouse.click(x, y)
+    heading, link = texts_of(page, ".drawer h3"), page.url
+    assert link.endswith("#question-1&rows=" + heading[0].removeprefix("Row "))
+    page.goto(start + "#question-2&rows=3-5,1,99")
+    assert texts_of(page, ".drawer h3") == ["4 texts"] and find_hits(page, 2) == ["text 0", "text 2", "text 3", "text 4"]
+    page.click(".open-area")
+    assert listed(page) == ["0", "2", "3", "4"] and page.url.endswith("#texts&map=2&rows=1,3-5")
+    page.goto("about:blank")
+    page.goto(page.url if page.url != "about:blank" else start + "#texts&map=2&rows=1,3-5")
+    assert listed(page) == ["0", "2", "3", "4"]
+    assert texts_of(page, ".match-count") == ["4 of 12 texts — an area on the map of Is it <b>good</b>?"]
+    page.goto(link)
+    assert texts_of(page, ".drawer h3") == heading and len(find_hits(page)) == 1
+    press(page, "Escape")
+    assert find_hits(page) == [] and page.url.endswith("#question-1") and errors == []
+
+
+@pytest.mark.parametrize(
+    "part", ["nothing", "question-1&group=99", "question-1&rows=0,x,9-1", "texts&filter-1=7&filter-9=1", "%E0%A4&%"]
+)
+def test_an_address_that_fits_nothing_shows_the_page_as_it_is(page: Page, errors: list[str], part: str) -> None:
+    page.goto("about:blank")
+    page.go_back()
+    page.goto(page.url + "#" + part)
+    assert shown_tab(page) == [part.partition("&")[0] if part.startswith("texts") else "question-1"]
+    assert page.locator(".drawer").is_hidden() and page.locator(".lit, .hit").count() == 0
+    assert texts_of(page, ".match-count") == ["12 of 12 texts"] if part.startswith("texts") else True
+    assert errors == []
+
+
+def test_answers_are_named_on_a_zoomed_map_and_more_the_larger_it_is(browse: Callable[..., Page], errors: list[str]) -> None:
+    answers = [f"answer {i // 2}" for i in range(60)]
+    page = browse([grouping([i // 20 for i in range(60)], answers=answers)])
+    counts = [page.locator(".answers text").count()]
+    page.evaluate("document.querySelector('.plane').focus()")
+    press(page, "Escape", "ArrowRight")
+    for _ in range(3):
+        press(page, "+")
+        names = texts_of(page, ".answers .placed")
+        assert set(names) <= set(answers) and len(set(names)) == len(names)
+        counts.append(page.locator(".answers text").count())
+    assert counts[0] == 0 < counts[1] < counts[2] and errors == []
+    page.locator(".reset").click()
+    assert page.locator(".answers text").count() == 0

@@ -1,10 +1,11 @@
 // The drawer: the whole text of a place on the map, or the texts of an area and what they have in common
 const drawer = find('.drawer'), LISTED = 30, LISTED_CATEGORIES = 4;
-let drawerSource = null;
+let drawerSource = null, drawerArea = null;
 
 const closeDrawer = () => {
   if (drawer.hidden) return;
   drawer.hidden = true;
+  maps[drawerArea.view].markFound();
   findAll('.lasso').forEach(line => line.setAttribute('d', ''));
   if (drawer.contains(document.activeElement) || document.activeElement === document.body) drawerSource.focus({ preventScroll: true });
 };
@@ -29,7 +30,7 @@ const countCategories = (kind, rows) => {
   return counts;
 };
 const describeArea = rows => {
-  const list = element('dl', ''), everyRow = texts.map((_, row) => row);
+  const list = element('dl', '');
   dimensions.forEach((kind, i) => {
     const value = element('dd', ''), inArea = countCategories(kind, rows), inAll = countCategories(kind, everyRow);
     const largest = inArea.map((_, category) => category).sort((a, b) => inArea[b] - inArea[a]).filter(category => inArea[category]);
@@ -59,7 +60,7 @@ const offerMove = (view, rows, reopen) => {
   button.hidden = !edits.isChanged();
   button.onclick = edits.save;
 };
-const openDrawer = (area, rows, count, source) => {
+const openDrawer = (view, rows, count, source) => {
   const content = find('.drawer-content', drawer), isOne = rows.length === 1;
   const quotes = element('ul', '', 'quotes');
   rows.slice(0, LISTED).forEach(row => { const line = element('li', texts[row]); line.dir = 'auto'; quotes.append(line); });
@@ -69,8 +70,10 @@ const openDrawer = (area, rows, count, source) => {
     : rows.length > LISTED ? 'The first ' + LISTED + ' are listed.' : '';
   const button = find('.open-area', drawer);
   button.hidden = !rows.length;
-  button.onclick = () => { drawer.hidden = true; openTexts([], source, area); };
-  offerMove(area.view, rows, () => openDrawer(area, rows, count, source));
+  button.onclick = () => { drawer.hidden = true; maps[view].markFound(); openTexts([], source, { view, rows }); };
+  offerMove(view, rows, () => openDrawer(view, rows, count, source));
+  maps[view].markFound();
+  drawerArea = { view, rows };
   drawerSource = source;
   drawer.hidden = false;
   drawer.scrollTop = 0;

@@ -14,15 +14,25 @@ const isInside = (x, y, polygon) => {
   return inside;
 };
 
+const findCentral = marks => { // the mark nearest to the median
+  const median = axis => {
+    const values = marks.map(mark => mark[axis]).sort((a, b) => a - b), half = (values.length - 1) / 2;
+    return (values[Math.floor(half)] + values[Math.ceil(half)]) / 2;
+  };
+  const x = median(0), y = median(1), distance = mark => Math.hypot(mark[0] - x, mark[1] - y);
+  return marks.reduce((best, mark) => distance(mark) < distance(best) ? mark : best);
+};
+
 const makeMap = (map, index) => {
   const view = views[index], marks = view.marks;
   const plane = find('.plane', map), svg = find('svg', plane), ring = find('.ring', svg), lasso = find('.lasso', svg);
   const tip = find('.tip', plane), shapes = find('.dots', svg).children, ownLegend = find('.legend', map);
-  const { width, height } = svg.viewBox.baseVal;
+  const { width, height } = svg.viewBox.baseVal, answers = [], answerCounts = countValues(view.answers.map(answer => answer.toLowerCase()));
+  const isRepeated = answer => answer && answerCounts.get(answer.toLowerCase()) > 1;
   const order = marks.map((_, i) => i).sort((a, b) => marks[a][2] - marks[b][2] || marks[a][0] - marks[b][0]);
-  let current = -1, isolated = -1, colourBy = index, categoryOf = marks.map(mark => mark[2]), rowsOfMark = null;
+  let current = -1, isolated = -1, colourBy = index, categoryOf = marks.map(mark => mark[2]), rowsOfMark = null, hits = null, hidesOthers = false;
   let zoom = 1, left = 0, top = 0, drag = null, path = null;
-  const isShown = i => isolated < 0 || categoryOf[i] === isolated;
+  const isShown = i => (isolated < 0 || categoryOf[i] === isolated) && (!hidesOthers || hits.has(i));
   const rowsAt = mark => {
     if (!rowsOfMark) {
       rowsOfMark = marks.map(() => []);
@@ -44,7 +54,20 @@ const makeMap = (map, index) => {
     find('.zoom-out', map).disabled = find('.reset', map).disabled = zoom === 1;
     find('.zoom-in', map).disabled = zoom === MAX_ZOOM;
     hide();
-    placeNames(svg, [left, top], scale());
+    placeNames(svg, [left, top], scale(), zoom > 1 ? listAnswers() : []);
+  };
+  const answerAt = i => answers[i] ??= mostFrequentAnswer(rowsAt(i).map(row => view.answers[row]).filter(isRepeated));
+  const listAnswers = () => { // the most frequent answers in view, the more the larger the map
+    const marksOf = new Map(), isInView = ([x, y]) => x > left && y > top && x < left + width / zoom && y < top + height / zoom;
+    marks.forEach((mark, i) => {
+      const answer = isShown(i) && isInView(mark) && answerAt(i), key = answer && answer.toLowerCase();
+      if (answer) marksOf.set(key, [...(marksOf.get(key) || []), i]);
+    });
+    const count = own => own.reduce((sum, i) => sum + marks[i][3], 0);
+    return [...marksOf.values()].sort((a, b) => count(b) - count(a)).slice(0, ANSWERS_PER_DOUBLING * Math.log2(zoom)).map(own => {
+      const [x, y] = findCentral(own.map(i => marks[i]));
+      return { name: answerAt(own[0]), x, y };
+    });
   };
   const zoomTo = (factor, x = left + width / zoom / 2, y = top + height / zoom / 2) => {
     const before = zoom;
@@ -106,7 +129,7 @@ const makeMap = (map, index) => {
   };
   const openArea = chosen => {
     const rows = chosen.flatMap(rowsAt).sort((a, b) => a - b), count = chosen.reduce((sum, i) => sum + marks[i][3], 0);
-    openDrawer({ view: index, marks: new Set(chosen) }, rows, count, plane);
+    openDrawer(index, rows, count, plane);
   };
 
   // The pointer: reads, drags the zoomed map, or draws an area
@@ -168,6 +191,7 @@ const makeMap = (map, index) => {
   document.addEventListener('pointerdown', event => { if (!plane.contains(event.target)) hide(); });
   plane.addEventListener('keydown', event => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (event.target !== plane) return;
     if (event.key === 'Escape') { hide(); endArea(); lasso.setAttribute('d', ''); }
     if (event.key === 'Enter' && current >= 0) openArea([current]);
     if (event.key === '0') reset();
@@ -198,14 +222,10 @@ const makeMap = (map, index) => {
   };
   const placeBadges = () => { // as in maps.py: on the mark nearest to the group's median, or above it if the group has few
     findAll('.badge', svg).forEach(badge => {
-      const own = marks.filter(mark => mark[2] === Number(badge.dataset.group)), median = axis => {
-        const values = own.map(mark => mark[axis]).sort((a, b) => a - b), half = (values.length - 1) / 2;
-        return (values[Math.floor(half)] + values[Math.ceil(half)]) / 2;
-      };
+      const own = marks.filter(mark => mark[2] === Number(badge.dataset.group));
       badge.toggleAttribute('hidden', !own.length);
       if (!own.length) return;
-      const x = median(0), y = median(1), distance = mark => Math.hypot(mark[0] - x, mark[1] - y);
-      const nearest = own.reduce((best, mark) => distance(mark) < distance(best) ? mark : best);
+      const nearest = findCentral(own);
       badge.dataset.x = nearest[0];
       badge.dataset.y = nearest[1] - (own.length < 8 ? 17 : 0);
       badge.setAttribute('transform', 'translate(' + badge.dataset.x + ' ' + badge.dataset.y + ')');
@@ -221,14 +241,28 @@ const makeMap = (map, index) => {
     });
   };
   const paint = () => categoryOf.forEach((category, i) => {
-    shapes[i].setAttribute('class', 'c' + (dimensions[colourBy].colours[category] ?? 'none') + (category === isolated ? ' lit' : ''));
+    shapes[i].setAttribute('class', 'c' + (dimensions[colourBy].colours[category] ?? 'none') + (category === isolated ? ' lit' : '') + (hits?.has(i) ? ' hit' : ''));
   });
+  const mark = (rows, hides) => { // mark the texts of rows, or none
+    if (!rows && !hits) return;
+    hits = rows && new Set(rows.map(row => view.markOf[row]));
+    hidesOthers = hides && Boolean(hits);
+    svg.classList.toggle('marked', Boolean(hits));
+    paint();
+    fit();
+  };
+  const markFound = () => {
+    foundButton.hidden = !found;
+    foundButton.textContent = found && found.length.toLocaleString('en') + ' of ' + countLabel(texts.length, 'text') + ' match: list them';
+    mark(found, true);
+  };
   const isolate = (category, legend) => {
     isolated = isolated === category ? -1 : category;
     hide();
     svg.classList.toggle('isolated', isolated >= 0);
     findAll('button', legend).forEach(button => button.setAttribute('aria-pressed', Number(button.dataset.category) === isolated));
     paint();
+    fit();
   };
   const makeLegend = kind => {
     const legend = element('ol', '', 'legend other'), counts = countCategories(kind, texts.map((_, row) => row));
@@ -266,11 +300,25 @@ const makeMap = (map, index) => {
     button.dataset.category = category;
     button.addEventListener('click', () => isolate(category, ownLegend));
   });
-  const colourSelect = find('.colour-by', map);
+  const colourSelect = find('.colour-by', map), foundButton = find('.found', map);
   if (colourSelect) colourSelect.addEventListener('change', () => { colourBy = Number(colourSelect.value); recolour(); });
+  foundButton.addEventListener('click', () => openTexts([], search, null, search.value));
   new ResizeObserver(() => { if (svg.clientWidth) fit(); }).observe(svg);
   return {
     recolour,
+    mark,
+    markFound,
+    plane,
+    getSelection: () => ({ colours: colourBy, category: isolated }),
+    select: (colours, category) => {
+      if (colours !== colourBy && colourSelect) {
+        colourSelect.value = colourBy = colours;
+        recolour();
+      }
+      const legend = find('.legend:not([hidden])', map), button = find('[data-category="' + category + '"]', legend);
+      if (button && category !== isolated) isolate(category, legend);
+      if (!button && isolated >= 0) isolate(isolated, legend);
+    },
     mergeGroups: (from, into) => regroup(mark => mark[2] === from ? into : mark[2]),
     moveRows: rows => { // a mark whose texts are all on the page has the group of most of them
       const changed = new Set(rows.map(row => view.markOf[row]));

@@ -57,7 +57,7 @@ tabs.forEach((tab, index) => {
     openTab(to < 0 ? last : to > last ? 0 : to, true);
   });
 });
-openTab(Math.max(0, tabs.findIndex(tab => tab.hash === location.hash)));
+openTab(0);
 
 addEventListener('beforeprint', () => findAll('details').forEach(details => { details.open = true; }));
 document.documentElement.dataset.dots = findAll('.dots > *').length;

@@ -2,7 +2,7 @@
 const PAGE = 50;
 const search = find('.search'), selects = findAll('.filters select'), body = find('.rows tbody'), moreButton = find('.next'), backButton = find('.back');
 const textsTab = tabs.length - 1;
-let matches = [], listedCount = 0, selection = null, returnPoint = null, lowercaseTexts = null;
+let matches = [], found = null, listedCount = 0, selection = null, returnPoint = null, lowercaseTexts = null;
 
 const cell = (row, view) => {
   const node = element('td', '');
@@ -30,22 +30,25 @@ const listMore = () => {
   moreButton.hidden = listedCount === matches.length;
   moreButton.textContent = 'Show ' + Math.min(PAGE, matches.length - listedCount) + ' more';
 };
-const applyFilters = () => {
+const everyRow = texts.map((_, row) => row);
+const findWords = () => { // the rows whose texts or answers have all words of the search; null without a search
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const categories = selects.map(select => select.value === '' ? -1 : Number(select.value));
-  if (words.length && !lowercaseTexts) lowercaseTexts = texts.map((text, row) => [text, ...views.map(view => view.answers[row])].join('\n').toLowerCase());
-  matches = [];
-  for (let row = 0; row < texts.length; row++) {
-    if (categories.every((category, i) => category < 0 || dimensions[i].categoryOf[row] === category)
-      && (!selection || selection.marks.has(views[selection.view].markOf[row]))
-      && words.every(word => lowercaseTexts[row].includes(word))) matches.push(row);
-  }
+  if (!words.length) return null;
+  lowercaseTexts ||= texts.map((text, row) => [text, ...views.map(view => view.answers[row])].join('\n').toLowerCase());
+  return everyRow.filter(row => words.every(word => lowercaseTexts[row].includes(word)));
+};
+const applyFilters = () => {
+  const categories = selects.map(select => select.value === '' ? -1 : Number(select.value)), inArea = selection && new Set(selection.rows);
+  found = findWords();
+  maps.forEach(map => map.markFound());
+  matches = (found || everyRow).filter(row => (!inArea || inArea.has(row))
+    && categories.every((category, i) => category < 0 || dimensions[i].categoryOf[row] === category));
   listedCount = 0;
   body.replaceChildren();
   listMore();
   const filters = selects.flatMap((select, i) => categories[i] < 0 ? [] : [dimensions[i].title + ' “' + select.selectedOptions[0].text + '”']);
-  if (selection) filters.push((selection.marks.size === 1 ? 'one place' : 'an area') + ' on the map of ' + views[selection.view].question);
-  if (words.length) filters.push('with “' + search.value.trim() + '”');
+  if (selection) filters.push((new Set(selection.rows.map(row => views[selection.view].markOf[row])).size === 1 ? 'one place' : 'an area') + ' on the map of ' + views[selection.view].question);
+  if (found) filters.push('with “' + search.value.trim() + '”');
   find('.match-count').textContent = matches.length.toLocaleString('en') + ' of ' + countLabel(texts.length, 'text')
     + (filters.length ? ' — ' + filters.join(' · ') : '');
   selects.forEach((select, i) => select.classList.toggle('chosen', categories[i] >= 0));
@@ -53,8 +56,9 @@ const applyFilters = () => {
   find('.download').disabled = !matches.length;
 };
 const clear = () => { selects.forEach(select => { select.value = ''; }); search.value = ''; selection = null; };
-const openTexts = (categories, source, area) => {
+const openTexts = (categories, source, area, words = '') => {
   clear();
+  search.value = words;
   for (const [dimension, category] of categories) selects[dimension].value = category;
   selection = area || null;
   returnPoint = { tab: shownTab, source };
@@ -66,8 +70,11 @@ const openTexts = (categories, source, area) => {
   scrollTo({ top: 0, behavior: 'instant' });
 };
 selects.forEach(select => select.addEventListener('change', applyFilters));
-search.addEventListener('input', () => { if (shownTab !== textsTab) { selection = null; openTab(textsTab); } applyFilters(); });
-search.addEventListener('keydown', event => { if (event.key === 'Escape') { search.value = ''; applyFilters(); } });
+search.addEventListener('input', () => { if (shownTab !== textsTab && shownTab >= views.length) { selection = null; openTab(textsTab); } applyFilters(); });
+search.addEventListener('keydown', event => {
+  if (event.key === 'Escape') { search.value = ''; applyFilters(); }
+  if (event.key === 'Enter' && found && shownTab !== textsTab) openTexts([], search, null, search.value);
+});
 moreButton.addEventListener('click', () => { const first = listedCount; listMore(); const line = body.rows[first]; line.tabIndex = -1; line.focus(); });
 find('.clear').addEventListener('click', () => { clear(); applyFilters(); find('#heading-texts').focus(); });
 backButton.addEventListener('click', () => {
@@ -97,4 +104,3 @@ find('.download').addEventListener('click', () => {
   saveFile(['\ufeff', content], 'text/csv;charset=utf-8', 'texts.csv');
 });
 findAll('.open').forEach(button => button.addEventListener('click', () => openTexts([[button.dataset.dimension, button.dataset.category]], button)));
-applyFilters();
