@@ -99,6 +99,12 @@ def _answer_questions(model: ServedModel, fields: SystemOneRequest) -> bytes:
 def render_content(content: Any) -> str:
     r"""Render JSON as lines of text: "name: value" per field, and a member of a list per line.
 
+    Args:
+        content: Text, or JSON that holds it.
+
+    Returns:
+        The lines.
+
     Raises:
         RefusalError: If the content holds an image.
 

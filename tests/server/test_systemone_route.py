@@ -32,13 +32,13 @@ def test_a_choice_has_the_categories_of_classify(client, tiny):
 
 
 def test_all_types_are_answered_together_as_alone(client):
-    together = ask(client, QUESTIONS)
-    assert list(together) == list(QUESTIONS)
+    answers = ask(client, QUESTIONS)
+    assert list(answers) == list(QUESTIONS)
     for name, question in QUESTIONS.items():
-        alone = ask(client, {name: question})[name]
-        assert alone["type"] == together[name]["type"] == question["type"]
-        for field, value in alone.items():
-            assert together[name][field] == (value if isinstance(value, str | None) else pytest.approx(value, abs=1e-4))
+        single_answer = ask(client, {name: question})[name]
+        assert single_answer["type"] == answers[name]["type"] == question["type"]
+        for field, value in single_answer.items():
+            assert answers[name][field] == (value if isinstance(value, str | None) else pytest.approx(value, abs=1e-4))
 
 
 def test_a_noul_without_criteria_compares_the_statement(client, tiny):
