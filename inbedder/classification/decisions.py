@@ -1,8 +1,7 @@
 """From cosines to the probabilities of typed decisions: yes or no, one of several options, a level of a scale.
 
 An option is a category (``classifier``): its probability is a softmax of the cosines. A statement without an opposite has only
-one cosine, so its probability is a logistic function of it. The constants are fitted on labelled sets
-(``evaluation/results/decisions.json``).
+one cosine, so its probability is a logistic function of it, fitted on labelled sets (``evaluation/results/decisions.json``).
 """
 
 from __future__ import annotations
@@ -11,22 +10,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from inbedder.classification.category_scores import DEFAULT_TEMPERATURE
 from inbedder.grouping.partition.temperature import compute_probabilities
 
 if TYPE_CHECKING:
     from inbedder.vectors.vectors import Vectors
 
-OPTION_TEMPERATURE = 0.1
-"""Temperature of the softmax over the cosines of options."""
-STATEMENT_THRESHOLD = 0.3
+STATEMENT_THRESHOLD = 0.2
 """Cosine of a text and a statement at which yes and no are equally likely."""
-STATEMENT_TEMPERATURE = 0.1
+STATEMENT_TEMPERATURE = 0.4
 """Cosine above the threshold that multiplies the odds of yes by e."""
 
 
 def compute_option_probabilities(cosines: Vectors) -> Vectors:
     """Compute the probability of each option: float32, shape (n, k), from cosines of that shape."""
-    return compute_probabilities(cosines, OPTION_TEMPERATURE)
+    return compute_probabilities(cosines, DEFAULT_TEMPERATURE)
 
 
 def compute_statement_probabilities(cosines: Vectors) -> Vectors:

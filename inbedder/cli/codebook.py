@@ -61,7 +61,7 @@ def codebook(
     cluster_options: dict[str, Any] = {},  # noqa: B006 - a decorator fills it
     model_options: dict[str, Any] = {},  # noqa: B006
 ) -> None:
-    """Make a codebook of free-form answers, or update one."""
+    """Make or update a codebook of answers."""
     check_outputs(output, (*CODEBOOK_TYPES, *TABLE_TYPES), source)
     count = parse_group_count(k)
     _check_arguments(instruction, update, output, is_grouping=count != "auto" or bool(cluster_options))
