@@ -7,8 +7,7 @@ The curve of statements is fitted on the first 300 rows of each set of ``categor
 measured on the next 300. The temperature of choices is that of ``classify``; those that fit each set are shown. Coverage 60:
 accuracy on the 60% of the texts with the highest confidence. Calibration error: mean difference of the best probability and the
 accuracy in ten bins. Statements ask for each category whether it holds; yes-or-no: the same question, scored by the cosines with
-"yes" and "no". Complement: mean of |P(yes) + P(yes to the negated question) - 1|. Scores: rank correlation with the five levels of
-SST-5.
+"yes" and "no". Complement: mean of |P(yes) + P(yes to the negated question) - 1|. Scores: rank correlation with SST-5's levels.
 """
 
 from __future__ import annotations
