@@ -1,4 +1,4 @@
-"""embedding-atlas reads the file of ``cluster --atlas`` by the command of docs/integrations.md."""
+"""embedding-atlas and datamapplot read the file of ``cluster --atlas`` by the lines of docs/integrations.md."""
 
 import csv
 import json
@@ -13,9 +13,9 @@ import pytest
 from inbedder.cli.app import app
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = re.search(
-    r"^## embedding-atlas\n.*?```bash\n(.+?)```", (ROOT / "docs" / "integrations.md").read_text("utf-8"), re.M | re.S
-)
+PAGE = (ROOT / "docs" / "integrations.md").read_text("utf-8")
+COMMANDS = re.search(r"^## embedding-atlas\n.*?```bash\n(.+?)```", PAGE, re.M | re.S)
+SNIPPET = re.search(r"^## datamapplot\n.*?```python\n(.+?)```", PAGE, re.M | re.S)
 
 
 def test_embedding_atlas_opens_the_map_by_the_command_of_the_page(tmp_path, monkeypatch, capsys):
@@ -28,7 +28,7 @@ def test_embedding_atlas_opens_the_map_by_the_command_of_the_page(tmp_path, monk
         writer = csv.writer(file)
         writer.writerow(["text", "x", "stars"])
         writer.writerows([[text, "own", 3] for text in ("The soup was cold 😀", "Rude waiter", "Great tacos", "Noisy room")])
-    assert COMMANDS is not None
+    assert COMMANDS is not None and SNIPPET is not None
     cluster, opens = COMMANDS[1].splitlines()
     app([*shlex.split(cluster)[1:], "-k", "2"], standalone_mode=False)
     assert opens.replace("--x x", "--x x_2") in capsys.readouterr().err  # the table has a column x
@@ -39,3 +39,7 @@ def test_embedding_atlas_opens_the_map_by_the_command_of_the_page(tmp_path, monk
     rows = parquet.read_table("site/data/dataset.parquet").to_pylist()
     assert [row["neighbors"]["ids"][0] for row in rows] == [0, 1, 2, 3] == [row[props["id"]] for row in rows]
     assert {"stars", "group", "group_name", "answer"} <= rows[0].keys() and Path("site/index.html").is_file()
+    python = Path(str(shutil.which("embedding-atlas"))).with_name("python")
+    code = SNIPPET[1].replace('rows[["x", "y"]]', 'rows[["x_2", "y"]]')
+    subprocess.run([python, "-c", code], check=True, timeout=300, env={"MPLBACKEND": "agg", "HOME": str(tmp_path)})
+    assert Path("map.png").stat().st_size > 1000

@@ -25,7 +25,6 @@ CHECKS = {
     "Hugging Face datasets": lambda rows: rows.column_names == ["text", "label", "vector"],
     "pandas": lambda answers: len(answers) == 20,
     "rerankers": lambda best: len(best) == 3,
-    "datamapplot": lambda picture: len(picture) == 2 and picture[1].collections,
     "LanceDB": lambda rows: rows["text"][0] == "The battery died after a week",
     "Haystack": lambda documents: documents[0].content == "The charger got hot",
     "spaCy": lambda docs: {doc.vector.shape for doc in docs} == {(384,)},
