@@ -22,6 +22,10 @@ from inbedder.backbones.packed_attention import attend
 from inbedder.models.bundled import is_bundled_base
 
 _DEFAULTS: dict[str, Any] = {
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_dropout_prob": 0.1,
+    "initializer_range": 0.02,
+    "use_cache": True,
     "output_hidden_states": False,
     "output_attentions": False,
     "return_dict": True,
