@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import huggingface_hub
 import regex
 import torch
-from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -48,14 +48,16 @@ _MATCHES_NOTHING = "(?!)"
 def find_adapter_folder(files: ModelFiles) -> str | None:
     """Find the folder of a peft adapter, downloading a hub id; None for a full model."""
     if files.find(LEARNED_TOKENS_CONFIG) is not None:
-        folder = files.folder or snapshot_download(files.name, revision=files.revision, ignore_patterns=["decoder/*"])
+        folder = files.folder or huggingface_hub.snapshot_download(
+            files.name, revision=files.revision, ignore_patterns=["decoder/*"]
+        )
         return str(Path(folder) / "encoder")
     if files.find(ADAPTER_CONFIG) is None:
         return None
     if files.folder is not None:
         return files.name
     patterns = [ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER_WEIGHTS, CHECKSUMS]
-    return str(snapshot_download(files.name, revision=files.revision, allow_patterns=patterns))
+    return str(huggingface_hub.snapshot_download(files.name, revision=files.revision, allow_patterns=patterns))
 
 
 def find_learned_tokens_folder(adapter: str | None) -> Path | None:

@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import LogitsProcessorList
 
 from inbedder.backbones.confidence import ScoredAnswer, measure_confidences
 from inbedder.backbones.hub import Settings
@@ -258,6 +257,8 @@ def generate_answers(
     Returns:
         ``sampling.n`` answers per prompt, each with its confidence.
     """
+    from transformers import LogitsProcessorList
+
     answers_per_prompt = sampling.n if sampling.temperature else 1
     processor = ChosenTokenProcessor(sampling, numbers.to(model.device))
     if past_key_values is not None:

@@ -33,8 +33,6 @@ from numpy.typing import NDArray
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from torch import Tensor
-from transformers import AutoModel, AutoModelForTextEncoding
-from transformers.models.auto import modeling_auto
 
 from inbedder.backbones.hub import SETTINGS_FILE, ModelFiles, Settings
 from inbedder.backbones.learned_tokens import read_projections
@@ -80,6 +78,9 @@ def build_embedding_backbone(loaded: LoadedModel, options: ModelOptions) -> tupl
 
 def choose_encoder_class(config: PretrainedConfig) -> Any:
     """Choose the transformers class that loads a model without its head, and only the encoder of an encoder-decoder."""
+    from transformers import AutoModel, AutoModelForTextEncoding
+    from transformers.models.auto import modeling_auto
+
     if config.model_type in modeling_auto.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES:
         return AutoModelForTextEncoding
     if getattr(config, "is_encoder_decoder", False):

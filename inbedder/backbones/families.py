@@ -7,16 +7,14 @@ embedding models. vLLM is not a family but an engine for causal LMs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
-from transformers.models.auto import modeling_auto
-
+from inbedder.backbones.bert import BertConfig, BertForMaskedLM
 from inbedder.backbones.causal import build_causal_backbone
 from inbedder.backbones.embedding import build_embedding_backbone, choose_encoder_class, reject_answering
 from inbedder.backbones.file_checks import find_adapter_weights, find_pickled_weights
@@ -106,31 +104,53 @@ def prepare_masked(model: Any, resolved: ResolvedModel) -> None:
         add_language_filter(model, resolved.settings.language_directions)
 
 
-_CAUSAL_MODELS, _VISION_MODELS = (
-    modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
-)
-
-
 def choose_decoder_class(config: PretrainedConfig) -> Any:
     """Choose the class that loads a causal LM; one that also sees, such as Qwen-VL, reads texts with its language part."""
-    is_vision_model = config.model_type in _VISION_MODELS and config.model_type not in _CAUSAL_MODELS
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+    from transformers.models.auto import modeling_auto
+
+    causal_models, vision_models = (
+        modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    )
+    is_vision_model = config.model_type in vision_models and config.model_type not in causal_models
     return AutoModelForImageTextToText if is_vision_model else AutoModelForCausalLM
+
+
+def choose_masked_class(config: PretrainedConfig) -> Any:
+    """Choose the class that loads a masked LM: the own one of bundled models, or transformers'."""
+    if isinstance(config, BertConfig):
+        return BertForMaskedLM
+    from transformers import AutoModelForMaskedLM
+
+    return AutoModelForMaskedLM
+
+
+def choose_seq2seq_class(_config: PretrainedConfig) -> Any:
+    """Return the class that loads an encoder-decoder."""
+    from transformers import AutoModelForSeq2SeqLM
+
+    return AutoModelForSeq2SeqLM
 
 
 FAMILIES = {
     "causal": Family(choose_decoder_class, build_causal_backbone),
-    "masked": Family(lambda _config: AutoModelForMaskedLM, build_masked_backbone, prepare=prepare_masked),
-    "seq2seq": Family(lambda _config: AutoModelForSeq2SeqLM, build_seq2seq_backbone),
+    "masked": Family(choose_masked_class, build_masked_backbone, prepare=prepare_masked),
+    "seq2seq": Family(choose_seq2seq_class, build_seq2seq_backbone),
     "embedding": Family(choose_encoder_class, build_embedding_backbone, headless=True, check=reject_answering),
 }
 
 
-_LANGUAGE_MODELS = {
-    "causal": (_VISION_MODELS | _CAUSAL_MODELS, ("ForCausalLM", "LMHeadModel")),
-    "masked": (modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, ("ForMaskedLM",)),
-}
-"""For each kind, transformers' classes by model type, and how the names of other classes (a repository's own) end."""
+@cache
+def _map_language_models() -> dict[str, tuple[Mapping[str, Any], tuple[str, ...]]]:
+    """Map each kind to transformers' classes by model type, and to how the names of other classes (a repository's own) end."""
+    from transformers.models.auto import modeling_auto
+
+    causal_models = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES | modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return {
+        "causal": (causal_models, ("ForCausalLM", "LMHeadModel")),
+        "masked": (modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, ("ForMaskedLM",)),
+    }
 
 
 def list_kinds(config: PretrainedConfig) -> list[str]:
@@ -138,18 +158,20 @@ def list_kinds(config: PretrainedConfig) -> list[str]:
 
     The class determines the kind: FlaubertWithLMHeadModel is a masked LM. XLMWithLMHeadModel is both, and its ``causal`` decides.
     """
+    if isinstance(config, BertConfig):
+        return ["masked"]
     if getattr(config, "is_encoder_decoder", False):
         return ["seq2seq"]
     if kinds := _list_kinds_of_class(config):
         return sorted(kinds, key=lambda kind: (kind == "causal") != getattr(config, "causal", False))
-    return [kind for kind in ("masked", "causal") if config.model_type in _LANGUAGE_MODELS[kind][0]][:1]
+    return [kind for kind in ("masked", "causal") if config.model_type in _map_language_models()[kind][0]][:1]
 
 
 def _list_kinds_of_class(config: PretrainedConfig) -> list[str]:
     """List the kinds of the class that a configuration names; empty for a class without a known head."""
     architecture = (getattr(config, "architectures", None) or [""])[0]
-    kinds = [kind for kind, (classes, _) in _LANGUAGE_MODELS.items() if architecture == classes.get(config.model_type)]
-    return kinds or [kind for kind, (_, endings) in _LANGUAGE_MODELS.items() if architecture.endswith(endings)]
+    kinds = [kind for kind, (classes, _) in _map_language_models().items() if architecture == classes.get(config.model_type)]
+    return kinds or [kind for kind, (_, endings) in _map_language_models().items() if architecture.endswith(endings)]
 
 
 def detect_kind(config: PretrainedConfig) -> str:
@@ -204,7 +226,7 @@ def _load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
         record_revision(engine_backbone, resolved.files)
         return engine_backbone, resolved.settings
     is_sentence_model = options.backbone is None and (has_learned_tokens or _is_sentence_model(files))
-    loaded = load_model(files, replace(options, backbone="embedding") if is_sentence_model else options)
+    loaded = load_model(files, replace(options, backbone="embedding") if is_sentence_model else options, reads_own=True)
     if options.quantization is not None:
         check_quantized_layers(loaded.model, loaded.base.name)
     if not options.is_onnx:  # that graph is made from torch's own layers
@@ -236,9 +258,9 @@ def _is_sentence_model(files: ModelFiles) -> bool:
     return files.find(SETTINGS_FILE) is None or read_settings(files).backbone == "embedding"
 
 
-def load_model(files: ModelFiles, options: ModelOptions) -> LoadedModel:
+def load_model(files: ModelFiles, options: ModelOptions, *, reads_own: bool = False) -> LoadedModel:
     """Load an opened model, merging an adapter unless its base is quantized; errors are those of ``load_backbone``."""
-    resolved = find_model(files, options)
+    resolved = find_model(files, options, reads_own=reads_own)
     kind = options.kind or detect_kind(resolved.config)
     family = FAMILIES.get(kind)
     if family is None:

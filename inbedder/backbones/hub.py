@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import hf_hub_download, try_to_load_from_cache
-from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
+import huggingface_hub
 
 from inbedder.errors import ModelError, format_value
 from inbedder.models.bundled import resolve_name
@@ -100,10 +99,15 @@ class ModelFiles:
         if (folder := self.folder) is not None:
             path = folder / file
             return path if path.is_file() else None
+        from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
+
         try:
-            return Path(hf_hub_download(self.name, file, revision=self.revision))
+            return Path(huggingface_hub.hf_hub_download(self.name, file, revision=self.revision))
         except LocalEntryNotFoundError as error:
-            if any(isinstance(try_to_load_from_cache(self.name, config, revision=self.revision), str) for config in CONFIG_FILES):
+            if any(
+                isinstance(huggingface_hub.try_to_load_from_cache(self.name, config, revision=self.revision), str)
+                for config in CONFIG_FILES
+            ):
                 return None
             raise make_load_error(self.name, error) from error
         except EntryNotFoundError:

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
 
 from inbedder.backbones.transformer import get_body
 
 if TYPE_CHECKING:
+    from transformers import DynamicCache
+
     from inbedder.backbones.causal import CausalBackbone
     from inbedder.prompting.tokenization import PromptTokens
 
@@ -71,6 +71,9 @@ class ReadTexts:
 
 def has_full_cache(model: Any) -> bool:
     """Return whether a model's key-value cache keeps all positions; some keep a window."""
+    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicLayer
+
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
@@ -110,6 +113,8 @@ def _compute_key_values(backbone: CausalBackbone, rows: Sequence[NDArray[np.int3
 
 def _batch_key_values(backbone: CausalBackbone, rows: Sequence[Tensor]) -> tuple[DynamicCache, Tensor]:
     """Batch rows of keys and values as the model takes them, left-padded; return them and the attention mask."""
+    from transformers import DynamicCache
+
     layers, _, heads, _, width = rows[0].shape
     longest = max(row.shape[3] for row in rows)
     stacked = rows[0].new_zeros(layers, 2, len(rows), heads, longest, width)

@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import sdpa_mask
 
+from inbedder.backbones.bert import BertForMaskedLM
 from inbedder.backbones.masked import MaskedBackbone, limit_to_positions, with_float32_head
 from inbedder.backbones.packed_attention import Scratch, TextStates, attend
 from inbedder.backbones.packed_row import PackedBatch, Padded, pack, split_prompt
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from inbedder.prompting.tokenization import PromptTokens
 
 ATTENTION = "inbedder_late_interaction"
-AttentionInterface.register(ATTENTION, attend)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 GATE, LANGUAGE_FILTER = "gate", "language_filter"
 """Names of modules in the model, and so among its weights."""
 
@@ -111,6 +108,18 @@ def add_gate(model: PreTrainedModel) -> None:
     nn.init.zeros_(gate.weight)
     nn.init.zeros_(gate.bias)
     model.add_module(GATE, gate)
+    set_attention(model)
+
+
+def set_attention(model: PreTrainedModel) -> None:
+    """Set the attention of a BERT of transformers to ``attend``; the own one has no other."""
+    if isinstance(model, BertForMaskedLM):
+        return
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(ATTENTION, attend)
+    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
     model.set_attn_implementation(ATTENTION)
 
 
@@ -164,7 +173,7 @@ class LateInteractionBackbone(MaskedBackbone):
     ) -> None:
         """Wrap a BERT masked LM with a gate, and its base, which reads texts."""
         super().__init__(model, tokenizer, mask_length)
-        text_model.set_attn_implementation(ATTENTION)
+        set_attention(text_model)
         self.text_model, self.text_body = text_model, get_body(text_model)
 
     def _pack(self, prompts: Sequence[PromptTokens]) -> PackedBatch:

@@ -326,6 +326,8 @@ class MaskedBackbone(TransformersBackbone):
         mask = torch.full((len(states), 1), self.tokenizer.mask_token_id, device=self.model.device)
 
         def replace(_module: nn.Module, _args: Any, output: Any) -> Any:
+            if isinstance(output, tuple):
+                return (states.unsqueeze(1),)
             output.last_hidden_state = states.unsqueeze(1)
             return output
 

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers.activations import GELUActivation
 
 from inbedder.backbones.weights import has_fast_bf16
 
@@ -130,4 +129,4 @@ def _apply_packed(states: Tensor, packed: Any, bias: Tensor | None, gelu: bool) 
 def _has_gelu(module: nn.Module) -> bool:
     """Return whether a module is the first half of a feed-forward layer as in BERT, with GELU."""
     activation = getattr(module, "intermediate_act_fn", None)
-    return type(activation) is GELUActivation and type(getattr(module, "dense", None)) is nn.Linear
+    return type(activation).__name__ in ("GELU", "GELUActivation") and type(getattr(module, "dense", None)) is nn.Linear

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from inbedder.backbones.packed_row import Group
 
@@ -48,8 +47,9 @@ def attend(
         The attention's output, shape (1, tokens, heads, width), and None for its weights.
     """
     if groups is None or token_rows is None:
-        output: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-        return output
+        dropout, scale = options.get("dropout", 0.0), options.get("scaling")
+        output = scaled_dot_product_attention(query, key, value, attention_mask, dropout, scale=scale)
+        return output.transpose(1, 2).contiguous(), None
     flat = [states[0].transpose(0, 1) for states in (query, key, value)]
     if text_states is not None:
         flat[1:] = text_states.update(flat[1], flat[2], module.layer_idx)

@@ -86,7 +86,7 @@ def is_padding_safe(model: Any, kind: str) -> bool:
     """Return whether a model's class is one of transformers whose vectors are known not to depend on padding."""
     kinds = PADDING_SAFE_TYPES if kind == "embedding" else (kind,)
     is_known = any(model.config.model_type in PADDING_SAFE_TYPES[known_kind] for known_kind in kinds)
-    return is_known and type(model).__module__.startswith("transformers.")
+    return is_known and type(model).__module__.startswith(("transformers.", "inbedder."))
 
 
 def check_reading(backbone: Backbone, name: str) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from transformers import BitsAndBytesConfig
 
 from inbedder.errors import InputError, MissingExtraError, ModelError
+
+if TYPE_CHECKING:
+    from transformers import BitsAndBytesConfig
 
 QUANTIZATIONS = ("int8", "nf4")
 
@@ -20,6 +22,8 @@ def make_quantization_config(quantization: str, dtype: torch.dtype) -> BitsAndBy
         raise InputError(f"Unknown quantization {quantization!r}. Choose one of: {', '.join(QUANTIZATIONS)}.")
     if find_spec("bitsandbytes") is None:
         raise MissingExtraError("bitsandbytes", "quantization")
+    from transformers import BitsAndBytesConfig
+
     if quantization == "int8":
         return BitsAndBytesConfig(load_in_8bit=True)
     return BitsAndBytesConfig(

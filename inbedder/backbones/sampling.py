@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import LogitsProcessor
 
 if TYPE_CHECKING:
     from inbedder.options import Sampling
@@ -76,7 +75,7 @@ def choose_tokens(scores: Tensor, sampling: Sampling, numbers: Iterator[Tensor])
     return sample_tokens(scores.float(), sampling, next(numbers)) if sampling.temperature else scores.argmax(-1)
 
 
-class ChosenTokenProcessor(LogitsProcessor):
+class ChosenTokenProcessor:
     """A logits processor that chooses each row's token, records its probability and leaves it to greedy decoding."""
 
     def __init__(self, sampling: Sampling, numbers: Tensor) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import snapshot_download
+import huggingface_hub
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -174,7 +174,7 @@ def find_checkpoint_folder(name: str, revision: str | None = None) -> Path:
     if Path(name).is_dir():
         return Path(name)
     try:
-        folder = Path(snapshot_download(name, revision=revision, ignore_patterns=_IGNORED_PATTERNS))
+        folder = Path(huggingface_hub.snapshot_download(name, revision=revision, ignore_patterns=_IGNORED_PATTERNS))
         safetensors = (WEIGHTS, INDEX, ADAPTER_WEIGHTS)
         paths = [
             path
@@ -182,7 +182,9 @@ def find_checkpoint_folder(name: str, revision: str | None = None) -> Path:
             if not any((folder / path / file).is_file() for file in safetensors)
         ]
         patterns = [(path / file).as_posix() for path in paths for file in ("pytorch_model*.bin*", PICKLED_ADAPTER_WEIGHTS)]
-        return Path(snapshot_download(name, revision=folder.name, allow_patterns=patterns)) if patterns else folder
+        return (
+            Path(huggingface_hub.snapshot_download(name, revision=folder.name, allow_patterns=patterns)) if patterns else folder
+        )
     except ModelError:
         raise
     except Exception as error:  # the hub's library raises many kinds

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from transformers.initialization import no_init_weights
 
 from inbedder.backbones.file_checks import INDEX, WEIGHTS
 from inbedder.backbones.hub import ModelFiles, read_json_object
@@ -42,6 +41,8 @@ def check_size(
     for key, count in counts.items():
         if isinstance(count, int) and count > max(MIN_REFUSED_LAYERS, num_tensors):
             raise _make_size_error(files.name, f"{count:,} layers ({key})", f"{num_tensors:,} tensors")
+    from transformers.initialization import no_init_weights
+
     try:
         with no_init_weights(), torch.device("meta"):
             model = model_class.from_config(deepcopy(config), trust_remote_code=trust_remote_code)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import huggingface_hub
 import torch
-from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
 from inbedder.backbones.adapters import (
     find_adapter_folder,
@@ -23,6 +23,7 @@ from inbedder.backbones.adapters import (
     read_config,
     with_adapter,
 )
+from inbedder.backbones.bert import BertConfig, BertForMaskedLM, can_read
 from inbedder.backbones.file_checks import (
     check_json_files,
     check_not_adapter,
@@ -41,10 +42,11 @@ from inbedder.backbones.tokenizer_checks import check_config, check_tokenizer
 from inbedder.errors import InputError, ModelError, format_value
 from inbedder.models.checksums import check_checksums
 from inbedder.options import ModelOptions
+from inbedder.prompting.file_tokenizer import FileTokenizer
 from inbedder.runtime.transformers_output import silence_transformers
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,11 @@ def choose_dtype(options: ModelOptions, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if has_fast_bf16(device) else torch.float32
 
 
-def find_model(base: ModelFiles, options: ModelOptions) -> ResolvedModel:
-    """Read everything except the weights of an opened model, or of an opened adapter and its base."""
+def find_model(base: ModelFiles, options: ModelOptions, *, reads_own: bool = False) -> ResolvedModel:
+    """Read everything except the weights of an opened model, or of an opened adapter and its base.
+
+    With ``reads_own``, a bundled model of late interaction is read without transformers (``bert``).
+    """
     settings, adapter = read_settings(base), find_adapter_folder(base)
     check_checksums(base.find)
     if adapter is not None:
@@ -132,12 +137,14 @@ def find_model(base: ModelFiles, options: ModelOptions) -> ResolvedModel:
     hub_kwargs: dict[str, Any] = {} if base.revision is None else {"revision": base.revision}
     hub_kwargs["trust_remote_code"] = options.trust_remote_code and adapter is None  # trust is not handed on
     check_json_files(base)
-    config = _read("config.json", base.name, lambda: AutoConfig.from_pretrained(base.name, **hub_kwargs))
+    is_plain = options.quantization is None and not options.is_onnx
+    is_own = reads_own and is_plain and bool(settings.late_interaction) and can_read(base)
+    config = _read("config.json", base.name, lambda: _read_config(base, is_own, hub_kwargs))
     check_weights(base, getattr(config, "transformers_weights", None))
     files = WeightFiles.of(base, adapter, modules=options.kind == "embedding")
     learned_folder = find_learned_tokens_folder(adapter)
     source, kwargs = (base.name, hub_kwargs) if learned_folder is None else (str(learned_folder), {})
-    tokenizer = _read("tokenizer.json", source, lambda: AutoTokenizer.from_pretrained(source, **kwargs))
+    tokenizer = _read("tokenizer.json", source, lambda: _read_tokenizer(source, is_own, kwargs))
     check_config(config, base.name)
     learned_ids = [] if learned_folder is None else read_learned_token_ids(Path(str(adapter)))
     check_tokenizer(tokenizer, config, source, learned_ids)
@@ -146,6 +153,22 @@ def find_model(base: ModelFiles, options: ModelOptions) -> ResolvedModel:
     if learned_folder is not None:
         append_learned_tokens(tokenizer, learned_ids, source)
     return ResolvedModel(base, config, tokenizer, settings, adapter, hub_kwargs, files)
+
+
+def _read_config(base: ModelFiles, is_own: bool, kwargs: dict[str, Any]) -> Any:
+    if is_own:
+        return BertConfig(Path(base.name) / "config.json")
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(base.name, **kwargs)
+
+
+def _read_tokenizer(source: str, is_own: bool, kwargs: dict[str, Any]) -> Any:
+    if is_own:
+        return FileTokenizer(Path(source))
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(source, **kwargs)
 
 
 def _read(file: str, base: str, load: Callable[[], Any]) -> Any:
@@ -198,7 +221,8 @@ def load_weights(
     adapter, base = resolved.adapter, resolved.base.name
     source, kwargs, paths = _choose_source(resolved)
     pickled = read_pickled_weights(paths) if paths else None
-    check_size(resolved.base, resolved.config, model_class, pickled=pickled, trust_remote_code=kwargs["trust_remote_code"])
+    if not isinstance(resolved.config, BertConfig):
+        check_size(resolved.base, resolved.config, model_class, pickled=pickled, trust_remote_code=kwargs["trust_remote_code"])
     del pickled  # transformers reads it again
     kwargs |= _make_loading_kwargs(options)
     model, missing = _read_weights(base, source, model_class, kwargs, quiet=adapter is not None or headless)
@@ -229,7 +253,7 @@ def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any], list[P
     if not paths:
         return base.name, {"use_safetensors": True, **kwargs}, []
     if kwargs["trust_remote_code"] and base.folder is None:
-        snapshot_download(base.name, revision=base.revision, allow_patterns="*.py")
+        huggingface_hub.snapshot_download(base.name, revision=base.revision, allow_patterns="*.py")
     config_path = base.find("config.json")
     assert config_path is not None  # it was read
     kwargs = {"use_safetensors": False, "weights_only": True, "trust_remote_code": kwargs["trust_remote_code"]}
@@ -239,7 +263,7 @@ def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any], list[P
 def _read_weights(base: str, source: str, model_class: Any, kwargs: dict[str, Any], *, quiet: bool) -> tuple[Any, set[str]]:
     """Read a model's weights; return the model and the names of weights missing from its checkpoint."""
     try:
-        with silence_transformers(quiet):
+        with nullcontext() if model_class is BertForMaskedLM else silence_transformers(quiet):
             model, info = model_class.from_pretrained(source, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs)
     except SafetensorError as error:
         raise ModelError(f"The weights of {base} are damaged ({error}). Download them again.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -28,11 +29,17 @@ if TYPE_CHECKING:
 def load_embedder(model: str, **options: Any) -> InBedder:
     """Load a model and print its dtype and device."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    needs_transformers = model not in ("mini", "multilingual")
     is_plain = not str(options.get("backbone")).startswith("vllm") and options.get("quantization") is None  # these compile
-    with time_stage("loading"), skip_unused_imports() if is_plain else nullcontext():
-        from inbedder.embedder import InBedder
+    gc.disable()  # what is imported stays
+    try:
+        with time_stage("loading"), skip_unused_imports() if needs_transformers and is_plain else nullcontext():
+            from inbedder.embedder import InBedder
 
-        embedder = InBedder(model, **options)
+            embedder = InBedder(model, **options)
+    finally:
+        gc.freeze()
+        gc.enable()
     print_message(f"{model} computes in {embedder.compute_dtype} on {embedder.backbone.model.device}.")
     return embedder
 

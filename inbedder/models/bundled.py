@@ -104,6 +104,11 @@ def is_checked_base(folder: str) -> bool:
     return weights.is_file() and weights.stat().st_size == BASE_BYTES and get_digest(weights) == BASE_SHA256
 
 
+def is_bundled_base(folder: Path) -> bool:
+    """Return whether a folder is the base of ``mini`` or of ``multilingual``."""
+    return is_checked_base(str(folder)) or folder == find_installed_folder(BASE_OF["multilingual"])
+
+
 def _download_base() -> Path:
     from huggingface_hub import snapshot_download
 

@@ -72,7 +72,7 @@ def test_a_stored_spec_loads_the_base_at_its_commit_again(hub, adapter):
 
 def test_all_files_of_a_hub_model_are_read_at_one_commit(hub, monkeypatch):
     lookups = Mock(wraps=hf_hub_download)
-    monkeypatch.setattr("inbedder.backbones.hub.hf_hub_download", lookups)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lookups)
     InBedder(BASE)
     assert [call.kwargs["revision"] for call in lookups.mock_calls] == [None, *[NEW] * (lookups.call_count - 1)]
 

@@ -2,6 +2,7 @@ import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
+import huggingface_hub
 import numpy as np
 import pytest
 import torch
@@ -10,7 +11,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BertConfig, OPTConfig, ViTConfig
 
 from inbedder import InBedder
-from inbedder.backbones import adapters, hub, weights
+from inbedder.backbones import weights
 from inbedder.backbones.families import detect_kind
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import InputError, ModelError
@@ -207,8 +208,8 @@ def test_an_adapter_on_the_hub_brings_its_settings(make_model, tmp_path, monkeyp
             raise EntryNotFoundError(f"no {file}")
         return str(adapter / file)
 
-    monkeypatch.setattr(hub, "hf_hub_download", download)
-    monkeypatch.setattr(adapters, "snapshot_download", lambda *_args, **_options: str(adapter))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_args, **_options: str(adapter))
     model = InBedder("someone/adapter", revision="v1")
     assert (model.template.name, model.backbone.mask_length) == ("alpaca", 5)
     assert np.array_equal(model.encode("a", "What?"), InBedder(adapter).encode("a", "What?"))

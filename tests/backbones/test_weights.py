@@ -148,7 +148,7 @@ def test_a_panic_while_a_file_is_read_is_a_model_error(copy_of, monkeypatch):
     def panic(*_args, **_options):
         raise Panic("retry-limit-in-match over")
 
-    monkeypatch.setattr("inbedder.backbones.weights.AutoTokenizer.from_pretrained", panic)
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", panic)
     with pytest.raises(ModelError, match=r"tokenizer\.json is missing or unusable \(retry-limit-in-match over\)"):
         InBedder(copy_of("bert"))
 
