@@ -20,30 +20,30 @@ def folder(request, make_model):
 
 @pytest.mark.parametrize("options", [{}, {"split_special_tokens": True}, {"add_special_tokens": False}])
 def test_tokens_are_those_of_transformers(folder, options):
-    own, expected = FileTokenizer(folder)(STRINGS, **options), AutoTokenizer.from_pretrained(folder)(STRINGS, **options)
-    assert own["input_ids"] == expected["input_ids"]
-    assert [encoding.offsets for encoding in own.encodings] == [encoding.offsets for encoding in expected.encodings]
+    tokenizer, expected = FileTokenizer(folder)(STRINGS, **options), AutoTokenizer.from_pretrained(folder)(STRINGS, **options)
+    assert tokenizer["input_ids"] == expected["input_ids"]
+    assert [encoding.offsets for encoding in tokenizer.encodings] == [encoding.offsets for encoding in expected.encodings]
 
 
 def test_special_tokens_vocabulary_and_texts_are_those_of_transformers(folder):
-    own, expected = FileTokenizer(folder), AutoTokenizer.from_pretrained(folder)
+    tokenizer, expected = FileTokenizer(folder), AutoTokenizer.from_pretrained(folder)
     names = ("is_fast", "name_or_path", "chat_template", "vocab_size", "all_special_tokens", "all_special_ids", "unk_token")
     roles = [f"{role}_token_id" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
     for name in (*names, *roles):
         expected_value = getattr(expected, name)
-        assert getattr(own, name) == (str(expected_value) if name == "name_or_path" else expected_value), name
-    assert own.get_vocab() == expected.get_vocab()
-    assert len(own) == len(expected)
-    ids = own(STRINGS)["input_ids"]
+        assert getattr(tokenizer, name) == (str(expected_value) if name == "name_or_path" else expected_value), name
+    assert tokenizer.get_vocab() == expected.get_vocab()
+    assert len(tokenizer) == len(expected)
+    ids = tokenizer(STRINGS)["input_ids"]
     assert ids == expected(STRINGS)["input_ids"]
-    assert own.backend_tokenizer.to_str() == expected.backend_tokenizer.to_str()
+    assert tokenizer.backend_tokenizer.to_str() == expected.backend_tokenizer.to_str()
     for skips in (False, True):
-        assert own.batch_decode(ids, skip_special_tokens=skips) == expected.batch_decode(ids, skip_special_tokens=skips)
-    assert own.convert_ids_to_tokens(ids[0]) == expected.convert_ids_to_tokens(ids[0])
-    assert own.convert_tokens_to_ids("no such token") == expected.convert_tokens_to_ids("no such token")
+        assert tokenizer.batch_decode(ids, skip_special_tokens=skips) == expected.batch_decode(ids, skip_special_tokens=skips)
+    assert tokenizer.convert_ids_to_tokens(ids[0]) == expected.convert_ids_to_tokens(ids[0])
+    assert tokenizer.convert_tokens_to_ids("no such token") == expected.convert_tokens_to_ids("no such token")
 
 
 def test_a_saved_tokenizer_is_loaded_by_transformers(folder, tmp_path):
     own = FileTokenizer(folder)
-    own.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
     assert AutoTokenizer.from_pretrained(tmp_path)("a b")["input_ids"] == own("a b")["input_ids"]
