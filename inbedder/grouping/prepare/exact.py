@@ -3,7 +3,7 @@
 Processors, numbers of threads and batch sizes add numbers in different orders, so the last bits of vectors differ. k-means turns
 such a difference into another group, and t-SNE into another map. Here the model computes in float64, where the difference is
 about 1e-15, and vectors are rounded to multiples of 1/1024: another order then changes a rounded value about once in 10^11
-values. In float32 it is once in a few thousand. All further steps start from the rounded values and compute in float64, and
+values. In float32 it is about once in 100,000. All further steps start from the rounded values and compute in float64, and
 whatever orders by a computed number rounds it first, so that equal numbers stay equal.
 """
 
