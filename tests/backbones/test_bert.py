@@ -26,11 +26,11 @@ needs_base = pytest.mark.skipif(BASE is None, reason="needs inbedder[mini]")
 @pytest.mark.parametrize("kind", ["bert", pytest.param("mini", marks=needs_base)])
 def test_states_and_logits_are_those_of_transformers(make_model, kind):
     folder = str(BASE if kind == "mini" else make_model(kind))
-    own, report = bert.BertForMaskedLM.from_pretrained(folder, dtype=torch.float32)
+    model, report = bert.BertForMaskedLM.from_pretrained(folder, dtype=torch.float32)
     reference, info = BertForMaskedLM.from_pretrained(folder, output_loading_info=True, dtype=torch.float32)
     with torch.no_grad():
         for name in report["missing_keys"]:  # the head, which the base of mini lacks
-            own.get_parameter(name).copy_(reference.get_parameter(name))
+            model.get_parameter(name).copy_(reference.get_parameter(name))
     assert {key for key in report["missing_keys"] if key.endswith(".weight")} == {
         key for key in info["missing_keys"] if key.endswith(".weight")
     }
@@ -39,7 +39,7 @@ def test_states_and_logits_are_those_of_transformers(make_model, kind):
     inputs = {"input_ids": ids, "attention_mask": mask.long(), "token_type_ids": ids % 2}
     with torch.inference_mode():
         expected = reference.eval()(**inputs, output_hidden_states=True)
-        states, logits = own.base_model(**inputs)[0], own(**inputs).logits
+        states, logits = model.base_model(**inputs)[0], model(**inputs).logits
     torch.testing.assert_close(states[mask], expected.hidden_states[-1][mask], atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(logits[mask], expected.logits[mask], atol=5e-6, rtol=1e-6)
 

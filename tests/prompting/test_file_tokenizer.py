@@ -44,6 +44,6 @@ def test_special_tokens_vocabulary_and_texts_are_those_of_transformers(folder):
 
 
 def test_a_saved_tokenizer_is_loaded_by_transformers(folder, tmp_path):
-    own = FileTokenizer(folder)
+    tokenizer = FileTokenizer(folder)
     tokenizer.save_pretrained(tmp_path)
-    assert AutoTokenizer.from_pretrained(tmp_path)("a b")["input_ids"] == own("a b")["input_ids"]
+    assert AutoTokenizer.from_pretrained(tmp_path)("a b")["input_ids"] == tokenizer("a b")["input_ids"]
