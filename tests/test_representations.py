@@ -52,6 +52,7 @@ def public_objects(make_model, tmp_path_factory):
         "guided": model.encode_guided(TEXTS, QUESTIONS[0]),
         "index": search.Index.create(folder / "index", TEXTS, model),
         "conditional": inbedder.ConditionalEncoder.of_base(make_model("bert"), Encoding()),
+        "codebook": inbedder.Codebook.of(result, model),
         "reencoding": Reencoding(),
     }
 

@@ -39,7 +39,7 @@ class Choice(BaseModel):
     """A question with options; a description of null leaves the name of an option to say what it means."""
 
     model_config = make_config(
-        type="choice", instructions="What is the complaint about?", criteria={"delivery": None, "food": None}
+        type="choice", instructions="What is the complaint about?", criteria={"delivery": "It came late.", "food": "Bad food."}
     )
 
     type: Literal["choice"]
@@ -81,7 +81,7 @@ class SystemOneRequest(BaseModel):
             "topic": {
                 "type": "choice",
                 "instructions": "What is the complaint about?",
-                "criteria": {"delivery": None, "food": None},
+                "criteria": {"delivery": "It came late.", "food": "Bad food."},
             },
             "feeling": {
                 "type": "score",

@@ -126,7 +126,7 @@ def test_ray_takes_one_text_column_and_no_delimiter(folder, monkeypatch, capsys)
     options = ("--engine", "ray", "-o", "vectors", "--model", "no/such-model")
     for ray_options in (("--text-column", "review", "--text-column", "stars"), ("--delimiter", ";")):
         assert run(monkeypatch, "embed", "reviews.csv", *options, *ray_options) == 2
-        assert "--engine ray reads texts from one column" in " ".join(capsys.readouterr().err.replace("│", "").split())
+        assert "--engine ray reads tables with one text column" in " ".join(capsys.readouterr().err.replace("│", "").split())
 
 
 def test_texts_in_an_unknown_language_give_one_warning(folder, monkeypatch, capsys, make_model):

@@ -114,5 +114,5 @@ def test_links_across_docs_lead_to_the_pages_of_the_site(site_pages, config, pag
 def test_an_adapter_that_the_page_does_not_name_brings_its_docstring(site_pages, tmp_path):
     page = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
     assert site_pages.describe_integrations(page) == page  # all of today's are named
-    (tmp_path / "haystack.py").write_text('"""For Haystack: an embedder."""\n')
-    assert site_pages.describe_integrations(page, tmp_path).endswith("```text\nFor Haystack: an embedder.\n```\n")
+    (tmp_path / "milvus.py").write_text('"""For Milvus: an embedder."""\n')
+    assert site_pages.describe_integrations(page, tmp_path).endswith("```text\nFor Milvus: an embedder.\n```\n")
