@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from inbedder.backbones.transformer import get_body
+from inbedder.vectors.pooling import widen
 
 
 def get_called_body(model: Any) -> nn.Module:
@@ -39,7 +40,7 @@ def run_soft_tokens(
     embeddings = base_model.get_input_embeddings()
     weight, scale = embeddings.weight, getattr(embeddings, "embed_scale", 1.0)  # Gemma 3 scales inside its embeddings
     for _ in range(count):
-        soft_tokens = logits.float().softmax(-1).to(weight.dtype) @ weight * scale
+        soft_tokens = widen(logits).softmax(-1).to(weight.dtype) @ weight * scale
         mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
         positions = {"position_ids": mask.long().sum(1, keepdim=True) - 1} if takes_positions else {}
         output = model(

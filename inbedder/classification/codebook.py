@@ -273,8 +273,8 @@ def _make_code(
     """Make the code of a group, given the positions of its texts."""
     group_answers = [answers[row] for row in rows.tolist()]
     definition = ", ".join(find_common_answers(group_answers) or keywords[:ANSWERS_PER_DEFINITION])
-    places = find_representative_rows(normalize_vectors(vectors[rows]), [texts[row] for row in rows.tolist()])
-    return Code(name, definition, tuple(texts[row] for row in rows[places].tolist()))
+    positions = find_representative_rows(normalize_vectors(vectors[rows]), [texts[row] for row in rows.tolist()])
+    return Code(name, definition, tuple(texts[row] for row in rows[positions].tolist()))
 
 
 def find_common_answers(answers: Sequence[str]) -> list[str]:

@@ -19,6 +19,7 @@ from inbedder.cli.shared_options import (
     GuardCells,
     Input,
     Instruction,
+    ModelOfCodebook,
     check_outputs,
     print_message,
 )
@@ -40,12 +41,6 @@ Into = Annotated[
 CodebookFile = Annotated[
     Path | None,
     typer.Option("--codebook", help="A codebook of inbedder codebook: question, categories and minimum score."),
-]
-ModelOfCodebook = Annotated[
-    str | None,
-    typer.Option(
-        help="mini, small, medium or multilingual (see inbedder models), a folder or a hub id; default: mini, or the codebook's."
-    ),
 ]
 WithMany = Annotated[
     bool,

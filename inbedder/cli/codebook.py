@@ -16,6 +16,7 @@ from inbedder.cli.shared_options import (
     GuardCells,
     Input,
     Instruction,
+    ModelOfCodebook,
     check_outputs,
     parse_group_count,
     print_message,
@@ -40,10 +41,6 @@ Update = Annotated[
     Path | None,
     typer.Option(help="An earlier codebook: count its codes in the new texts, and add codes for texts that fit none."),
 ]
-Model = Annotated[
-    str | None,
-    typer.Option(help="mini, small, medium or multilingual (see inbedder models), a folder or a hub id; default: mini."),
-]
 
 
 @with_model_options
@@ -55,7 +52,7 @@ def codebook(
     update: Update = None,
     k: Annotated[str, typer.Option("-k", help="Number of codes, or auto.")] = "auto",
     table_options: TableOptions = TableOptions(),
-    model: Model = None,
+    model: ModelOfCodebook = None,
     guard_cells: GuardCells = True,
     batch_size: BatchSize = 32,
     cluster_options: dict[str, Any] = {},  # noqa: B006 - a decorator fills it

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 def load_embedder(model: str, **options: Any) -> InBedder:
     """Load a model and print its dtype and device."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    needs_transformers = model not in ("mini", "multilingual")
+    from inbedder.models.bundled import BERT_MODELS
+
+    needs_transformers = model not in BERT_MODELS
     is_plain = not str(options.get("backbone")).startswith("vllm") and options.get("quantization") is None  # these compile
     gc.disable()  # what is imported stays
     try:

@@ -55,6 +55,12 @@ GuardCells = Annotated[
     ),
 ]
 Model = Annotated[str, typer.Option(help="mini, small, medium or multilingual (see inbedder models), a folder or a hub id.")]
+ModelOfCodebook = Annotated[
+    str | None,
+    typer.Option(
+        help="mini, small, medium or multilingual (see inbedder models), a folder or a hub id; default: mini, or the codebook's."
+    ),
+]
 VectorsOutput = Annotated[Path, typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray, a folder.")]
 IdColumn = Annotated[str | None, typer.Option(help="Column of unique ids; default: the row number.", rich_help_panel=JOBS)]
 Number = Annotated[int, typer.Option("-n", "--n", min=1, help="Number of answers per text.", rich_help_panel=ANSWERS)]

@@ -72,7 +72,7 @@ def join_traces(rows: Rows, unit: str) -> Iterator[tuple[int, Record | BadRow]]:
                     yield count, record
     for name, conversation in conversations.items():
         count += 1
-        is_empty = not conversation.places
+        is_empty = not conversation.positions
         yield count, BadRow(f"trace {format_value(name)} has {NO_MESSAGES}") if is_empty else conversation.make_record()
 
 
@@ -93,7 +93,7 @@ def _parse_row(row: Record | BadRow) -> list[Span] | BadRow:
 class _Conversation:
     """What is known of a conversation while its spans are read."""
 
-    places: dict[tuple[Message, int], tuple[str, int]] = field(default_factory=dict)
+    positions: dict[tuple[Message, int], tuple[str, int]] = field(default_factory=dict)
     """The first time and position of each message, by the message and how often it occurred before in its span."""
     columns: Record = field(default_factory=dict)
     joined: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -108,9 +108,9 @@ class _Conversation:
             counts: Counter[Message] = Counter()
             for position, message in enumerate(messages, start=first):
                 key, place = (message, counts[message]), (time, position)
-                self.places[key] = min(place, self.places.get(key, place))
+                self.positions[key] = min(place, self.positions.get(key, place))
                 counts[message] += 1
-        if len(self.places) > 2 * MAX_MESSAGES:
+        if len(self.positions) > 2 * MAX_MESSAGES:
             self._drop_middle()
         for name in JOINED_COLUMNS:
             if value := span.columns.get(name):
@@ -128,9 +128,9 @@ class _Conversation:
 
     def make_record(self) -> Record:
         """Make the row of the conversation."""
-        if len(self.places) > MAX_MESSAGES:
+        if len(self.positions) > MAX_MESSAGES:
             self._drop_middle()
-        messages = [message for message, _ in sorted(self.places, key=self.places.__getitem__)]
+        messages = [message for message, _ in sorted(self.positions, key=self.positions.__getitem__)]
         results = {message.text for message in messages if message.role == "tool"}
         messages = [message for message in messages if message.role != "error" or message.text not in results]
         ids = {name: " ".join(self.joined.get(name, ())) for name in JOINED_COLUMNS if name != "span_id"}
@@ -138,8 +138,8 @@ class _Conversation:
         return _make_record(messages, {**ids, **columns, "spans": self.spans})
 
     def _drop_middle(self) -> None:
-        keys, half = sorted(self.places, key=self.places.__getitem__), MAX_MESSAGES // 2
-        self.places = {key: self.places[key] for key in keys[:half] + keys[-half:]}
+        keys, half = sorted(self.positions, key=self.positions.__getitem__), MAX_MESSAGES // 2
+        self.positions = {key: self.positions[key] for key in keys[:half] + keys[-half:]}
 
 
 def _make_record(messages: list[Message], columns: Record) -> Record:

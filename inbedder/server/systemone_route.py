@@ -1,8 +1,9 @@
 """The route of typed decisions, System One's ``POST /v1/systemone``: yes or no, a choice, a score, or an open question.
 
-All questions of a request are read in one pass, with their options. Options are categories: the best one has the highest cosine
-with the text's answer, so their order does not matter. A noul without descriptions of both outcomes is a statement, compared with
-the text without a question, because vectors of "yes" and "no" say nothing about the text (``docs/how-to/typed-decisions.md``).
+Questions with options are read together, with their options; an open one takes a pass of its own. Options are categories: the
+best one has the highest cosine with the text's answer, so their order does not matter. A noul without descriptions of both
+outcomes is a statement, compared with the text without a question, because vectors of "yes" and "no" say nothing about the text
+(``docs/how-to/typed-decisions.md``).
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def _answer_questions(model: ServedModel, fields: SystemOneRequest) -> bytes:
     options = {name: _list_options(model, name, question) for name, question in fields.questions.items()}
     open_questions = {name: question for name, question in fields.questions.items() if isinstance(question, Open)}
     sizes = [len(json.dumps(meaning)) + OPTION_BYTES for each in options.values() for meaning in each.names + each.meanings]
+    sizes += [OPTION_BYTES * question.samples for question in open_questions.values()]
     check_answer_size(model, sum(sizes) + ANSWER_BYTES * len(fields.questions))
     vectors, tokens = _embed_pairs(model, state, [each for name, each in options.items() if name not in open_questions])
     answers: dict[str, dict[str, Any]] = {}

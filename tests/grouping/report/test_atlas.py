@@ -6,12 +6,12 @@ from inbedder.grouping.report.views import make_views
 from tests.grouping.report.test_page import grouping
 
 
-def test_the_places_are_those_of_the_page_with_y_upwards():
+def test_the_positions_are_those_of_the_page_with_y_upwards():
     results = [grouping([0] * 6 + [1] * 6), grouping([0, 1] * 6, instruction="Is it good?")]
     rows, options = make_atlas_rows(results, [{"body": text} for text in results[0].texts])
     for view, suffix in zip(make_views(results), (": What is it?", ": Is it good?"), strict=True):
-        places = [(view.marks[mark].x, round(HEIGHT - view.marks[mark].y, 1)) for mark in view.mark_of]
-        assert [(row["x" + suffix], row["y" + suffix]) for row in rows] == places
+        positions = [(view.marks[mark].x, round(HEIGHT - view.marks[mark].y, 1)) for mark in view.mark_of]
+        assert [(row["x" + suffix], row["y" + suffix]) for row in rows] == positions
     assert options[1] == "--text text --x 'x: Is it good?' --y 'y: Is it good?' --neighbors 'neighbors: Is it good?'"
 
 
