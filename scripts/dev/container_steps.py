@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the Dockerfile's steps without Docker: copy, install, start, health check, stop.
+"""Run the steps of the Dockerfile's first stage without Docker: copy, install, start, health check, stop.
 
     python scripts/dev/container_steps.py
 
@@ -25,8 +25,9 @@ SECONDS = 120
 
 
 def read_steps(name: str) -> list[str]:
-    """Return the arguments of each line with this Dockerfile instruction."""
-    lines = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text(encoding="utf-8")).splitlines()
+    """Return the arguments of each line with this instruction in the Dockerfile's first stage."""
+    stage, _, _ = (ROOT / "Dockerfile").read_text(encoding="utf-8").partition("\nFROM server AS gpu")
+    lines = re.sub(r"\\\n\s*", "", stage).splitlines()
     return [line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} ")]
 
 
@@ -49,7 +50,9 @@ def main() -> None:
         folder.mkdir()
         copy_files(folder)
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-        variables = dict(pair.split("=", 1) for step in read_steps("ENV") for pair in step.split())
+        variables = dict(
+            pair.replace('"', "").split("=", 1) for name in ("ARG", "ENV") for step in read_steps(name) for pair in step.split()
+        )
         environment_variables = {
             "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
             "INBEDDER_PORT": port,
@@ -58,7 +61,7 @@ def main() -> None:
         settings = {**os.environ, **variables, **environment_variables}
         settings.pop("PYTHONPATH", None)
         (install,) = [part.strip() for part in read_steps("RUN")[0].split("&&") if part.strip().startswith("pip install")]
-        subprocess.run(["bash", "-c", f"PIP_OPTIONS=; {install}"], cwd=folder, env=settings, check=True)
+        subprocess.run(["bash", "-c", install], cwd=folder, env=settings, check=True)
         check = [part.replace("8765", port) for part in json.loads(read_steps("HEALTHCHECK")[0].partition("CMD ")[2])]
         with subprocess.Popen(json.loads(read_steps("ENTRYPOINT")[0]), cwd=place, env=settings) as server:
             try:
