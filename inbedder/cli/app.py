@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from inbedder.cli.ask import ask
 from inbedder.cli.assign import assign
 from inbedder.cli.cache import cache
 from inbedder.cli.classify import classify
@@ -92,6 +93,7 @@ _EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     serve: ("inbedder serve --model mini --port 8765",),
     mcp: ("inbedder mcp data/",),
     search: ('inbedder search index/ "flat battery" -i "What is the topic?"',),
+    ask: ('inbedder ask index/ "What is the topic?" -o report.html',),
 }
 """Examples of each command, in the order of ``inbedder --help``."""
 for _command, _examples in _EXAMPLES.items():

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from inbedder.grouping.assign.grouping import Grouping
     from inbedder.grouping.clustering import ClusterResult
 
+Save = Annotated[Path | None, typer.Option(help="Folder to save the groups in, for inbedder assign.")]
+
 
 @with_model_options
 def assign(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.assign import check_save_folders, save_groupings
-from inbedder.cli.cluster_output import Title, choose_title, write_groups
+from inbedder.cli.assign import Save, check_save_folders
+from inbedder.cli.cluster_output import Title, choose_title, write_results
 from inbedder.cli.crosstab_tables import CrossTabOptions, CrossTabulation
-from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import TableOptions, embed_guided, load_embedder
 from inbedder.cli.model_options import with_cluster_options, with_model_options
 from inbedder.cli.shared_options import (
@@ -77,7 +75,6 @@ Atlas = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-Save = Annotated[Path | None, typer.Option(help="Folder to save the groups in, for inbedder assign.")]
 
 
 @with_timings
@@ -137,22 +134,18 @@ def cluster(
             results = [add_evidence(result, embedder, batch_size=batch_size) for result in results]
     if not embedder.backbone.answers:
         print_message(f"{model} does not answer, so the groups are named by the words of their texts.")
-    cross_tabulation.compute(results)
-    print_stage("Writing.")
-    failures = DeferredErrors()
-    options_of_files: dict[str, Any] = {
-        "title": choose_title(title, source),
-        "guard_cells": guard_cells,
-        "top": top,
-        "atlas": atlas,
-    }
-    with time_stage("page"):
-        write_groups(results, table, cross_tabulation, output, failures, parts=parts, **options_of_files)
-    cross_tabulation.print_tables()
-    if save is not None:
-        with failures.collect(save):
-            save_groupings(results, save)
-    failures.raise_all()
+    write_results(
+        results,
+        table,
+        cross_tabulation,
+        output,
+        save,
+        parts=parts,
+        title=choose_title(title, source),
+        guard_cells=guard_cells,
+        top=top,
+        atlas=atlas,
+    )
 
 
 def _add_effects(results: list[ClusterResult], embedder: InBedder, seed: int, batch_size: int) -> list[ClusterResult]:
@@ -160,7 +153,7 @@ def _add_effects(results: list[ClusterResult], embedder: InBedder, seed: int, ba
     if embedder.base_encoder is None:
         return results
     from inbedder.errors import TextCutWarning
-    from inbedder.grouping.describe.question_effect import describe_effect
+    from inbedder.grouping.describe.question_effect import add_effects
     from inbedder.grouping.prepare.exact import round_vectors
 
     with warnings.catch_warnings():
@@ -168,11 +161,7 @@ def _add_effects(results: list[ClusterResult], embedder: InBedder, seed: int, ba
         general_vectors = embedder.encode(results[0].texts, batch_size=batch_size, precision="float32")
         if results[0].is_exact:
             general_vectors = round_vectors(general_vectors)
-    effects = [describe_effect(result, general_vectors, seed) for result in results]
-    return [
-        replace(result, notes=[*result.notes, effect]) if effect else result
-        for result, effect in zip(results, effects, strict=True)
-    ]
+    return add_effects(results, general_vectors, seed)
 
 
 def _cluster_texts(

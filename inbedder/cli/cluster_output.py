@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.shared_options import print_message
+from inbedder.cli.assign import save_groupings
+from inbedder.cli.deferred_errors import DeferredErrors
+from inbedder.cli.shared_options import print_message, print_stage
 from inbedder.errors import format_count
+from inbedder.runtime.timings import time_stage
 
 if TYPE_CHECKING:
     from inbedder.cli.crosstab_tables import CrossTabulation
-    from inbedder.cli.deferred_errors import DeferredErrors
     from inbedder.grouping.clustering import ClusterResult
     from inbedder.grouping.document_parts import DocumentParts
     from inbedder.grouping.grouped_texts import LabelAgreement
@@ -25,6 +27,27 @@ LOOSE_HINT = "Compare with more groups and with fewer (-k), and with another wor
 """What to try if groups are loose."""
 MAX_LABELS = 3
 """Maximum number of labels per group in the terminal."""
+
+
+def write_results(
+    results: Sequence[ClusterResult],
+    table: Table,
+    cross_tabulation: CrossTabulation,
+    output: Sequence[Path],
+    save: Path | None,
+    **options: Any,
+) -> None:
+    """Cross-tabulate groupings, write them with the options of ``write_groups``, print them and save them in a folder."""
+    cross_tabulation.compute(results)
+    print_stage("Writing.")
+    failures = DeferredErrors()
+    with time_stage("page"):
+        write_groups(results, table, cross_tabulation, output, failures, **options)
+    cross_tabulation.print_tables()
+    if save is not None:
+        with failures.collect(save):
+            save_groupings(results, save)
+    failures.raise_all()
 
 
 def write_groups(

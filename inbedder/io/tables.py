@@ -76,6 +76,13 @@ class Table:
         ]
 
 
+def make_table(records: Sequence[Record], text_column: str = "text") -> Table:
+    """Make a table of rows that all have a text in one column."""
+    rows = list(range(1, len(records) + 1))
+    texts = [str(record[text_column]) for record in records]
+    return Table(texts, list(records), rows, [text_column], skipped=0, parsed=list(zip(rows, records, strict=True)))
+
+
 def choose_free_names(names: Iterable[str], used_names: Iterable[str]) -> list[str]:
     """Choose names of new columns: a name that the table has already gets a number.
 

@@ -1,4 +1,4 @@
-"""``Index``: generic vectors of texts, built once; each search reranks the nearest texts under its own instruction."""
+"""``Index``: generic vectors of texts, built once; each search and each question to group by has its own instruction."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ import numpy as np
 import inbedder.search.index_checks as checks
 import inbedder.search.model_vectors as model_vectors
 from inbedder.embedder import InBedder
-from inbedder.encoding.guided import encode_guided
 from inbedder.errors import InputError, format_names
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.runtime.user_paths import expand_path
-from inbedder.search.arrow import build_schema, build_table, to_list_array, to_matrix
+from inbedder.search.arrow import build_schema, build_table, to_list_array
+from inbedder.search.asking import estimate_vectors, group_rows, read_ordered, read_rows_to_group
 from inbedder.search.index_rows import GENERIC, ID, TEXT, Data, Rows, read_rows, to_typed_array
-from inbedder.search.lance_engine import import_lancedb, lock, translate_engine_errors
+from inbedder.search.lance_engine import import_lancedb, lock
 from inbedder.search.query import search_rows
 from inbedder.search.sql_filter import check_filter
 from inbedder.search.storage import BUILT_KEY, CACHE_FOLDER, VERSION_RETENTION, Storage
-from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from inbedder.grouping.clustering import ClusterResult
 
 logger = logging.getLogger(__name__)
 
@@ -318,10 +319,14 @@ class Index:
                 metadata = {"instruction": resolve_instruction(instruction), "read": "all" if sample is None else str(sample)}
                 self.storage.add_column(pa.field(name, pa.list_(pa.float32(), dimension), metadata=metadata))
             missing = sorted(self.storage.list_ids(f"{name} IS NULL"))
-            mapped_vectors = None if sample is None or not missing else self._map_sample(instruction, sample)
+            mapped_vectors = {}
+            if sample is not None and missing:
+                rows = read_ordered(self.storage, [ID, TEXT, GENERIC])
+                estimated = estimate_vectors(self.model, rows, instruction, sample)
+                mapped_vectors = dict(zip(rows[ID].to_pylist(), estimated, strict=True))
             for start in range(0, len(missing), BATCH_ROWS):
                 ids = missing[start : start + BATCH_ROWS]
-                if mapped_vectors is None:
+                if not mapped_vectors:
                     rows = self.storage.take(ids, [ID, TEXT])
                     ids, texts = rows[ID].to_pylist(), rows[TEXT].to_pylist()
                     vectors = model_vectors.encode_instructed(self.model, texts, instruction, show_progress_bar)
@@ -329,18 +334,6 @@ class Index:
                     vectors = np.stack([mapped_vectors[row_id] for row_id in ids])
                 self.storage.merge(pa.table({ID: ids, name: to_list_array(vectors)}))
         return name
-
-    def _map_sample(self, instruction: str, sample: int) -> dict[str, Vectors]:
-        """Encode a sample under an instruction and map the generic vectors of all rows; return vectors by id."""
-        with translate_engine_errors(self.storage.folder):
-            rows = self.storage.table.search().select([ID, TEXT, GENERIC]).limit(None).to_arrow().sort_by(ID)
-        texts = rows[TEXT].to_pylist()
-        vectors = encode_guided(
-            lambda indices: model_vectors.encode_instructed(self.model, [texts[index] for index in indices], instruction),
-            to_matrix(rows[GENERIC]),
-            sample=sample,
-        )
-        return dict(zip(rows[ID].to_pylist(), normalize_vectors(np.asarray(vectors)), strict=True))
 
     def search(
         self,
@@ -384,6 +377,32 @@ class Index:
         return search_rows(
             self.storage, self.model, query, instruction, k=k, candidates=candidates, where=where, hybrid=hybrid, weight=weight
         )
+
+    def ask(self, question: str, *, sample: int = 1000, k: int | str = "auto", seed: int = 0) -> ClusterResult:
+        """Group all texts by a new question, for which only a sample is read.
+
+        Args:
+            question: The question, or ``@name``.
+            sample: Number of texts to read. The vectors of the others are estimated from their generic vectors (see ``guided``),
+                unless ``instruct`` has stored them.
+            k: Number of groups, or "auto".
+            seed: Seed of the sample and of the groups.
+
+        Returns:
+            The groups, with a note on how well the estimate fits held-out texts. Only the sample and the most typical texts have
+            answers. The index of the frame has the ids.
+
+        Raises:
+            InputError: If the index is empty, or the sample or k cannot be used.
+
+        Example:
+            >>> from inbedder.search import Index
+            >>> index = Index.create("asked.index", ["The box was crushed", "The box was open", "Great price", "Fair price"])
+            >>> index.ask("What is it about?", k=2).sizes
+            [2, 2]
+        """
+        rows = read_rows_to_group(self.storage, question)
+        return group_rows(self.model, rows, question, sample=sample, k=k, seed=seed)
 
     def compact(self, keep: timedelta = VERSION_RETENTION) -> None:
         """Merge small files, update the search indexes and remove old versions.

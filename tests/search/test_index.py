@@ -234,7 +234,7 @@ def test_a_guided_column_encodes_only_a_sample(tmp_path, tiny, monkeypatch):
         return encode(model, texts, instruction, **options)
 
     monkeypatch.setattr(InBedder, "encode", encode_and_record)
-    monkeypatch.setitem(index_module.encode_guided.__kwdefaults__, "min_cosine", -1.0)
+    monkeypatch.setitem(index_module.estimate_vectors.__kwdefaults__, "min_cosine", -1.0)
     index.instruct(QUESTION, sample=60)
     assert len(encoded_texts) == 61  # one more text gives the dimension
     assert index.info()["instructions"] == [{"instruction": QUESTION, "read": "60", "missing": 0}]

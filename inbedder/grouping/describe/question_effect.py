@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from inbedder.grouping.partition.partition import group
 from inbedder.runtime.threads import limit_threads
 
 if TYPE_CHECKING:
+    from inbedder.grouping.clustering import ClusterResult
     from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.vectors.vectors import Vectors
 
@@ -64,3 +66,21 @@ def describe_effect(result: GroupedTexts, general_vectors: Vectors, seed: int = 
     if index >= MIN_RELATED:
         return f"The question changes the groups in part: without one, related groups form {agreement}."
     return f"The question makes the groups: without one, others form {agreement}."
+
+
+def add_effects(results: Sequence[ClusterResult], general_vectors: Vectors, seed: int = 0) -> list[ClusterResult]:
+    """Note on each grouping how much its question changes it.
+
+    Args:
+        results: Groupings of the same n texts.
+        general_vectors: Vectors of the texts without a question, shape (n, d).
+        seed: Seed of k-means.
+
+    Returns:
+        The groupings with at most one more note each.
+    """
+    effects = [describe_effect(result, general_vectors, seed) for result in results]
+    return [
+        replace(result, notes=[*result.notes, effect]) if effect else result
+        for result, effect in zip(results, effects, strict=True)
+    ]
