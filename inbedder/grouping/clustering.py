@@ -23,7 +23,7 @@ from inbedder.grouping.grouped_texts import NO_INSTRUCTION, make_group_columns
 from inbedder.grouping.names.naming import find_namer, get_namer_name
 from inbedder.grouping.partition.outline import find_branches
 from inbedder.grouping.partition.partition import Partition, group, make_regrouping, mark_left_out, partition
-from inbedder.grouping.partition.stability import measure_stability
+from inbedder.grouping.partition.stability import MAX_RESAMPLED_ROWS, measure_stability
 from inbedder.grouping.prepare.apart_from import find_group_directions, remove_directions
 from inbedder.grouping.prepare.exact import round_vectors
 from inbedder.grouping.prepare.mean_wordings import check_wordings, encode_question
@@ -316,7 +316,7 @@ def _measure_stability(
     regroup = make_regrouping(options.method, len(vectors), options.min_size)
     has_left_out = groups.left_out is not None
     initial_count = int(groups.labels.max()) + 1 - has_left_out
-    with limit_threads(len(vectors)):
+    with limit_threads(MAX_RESAMPLED_ROWS):
         if answered_rows is not None:
             vectors, labels = vectors[answered_rows], labels[answered_rows]
         return measure_stability(vectors, labels, regroup, options.seed, initial_count=initial_count) + [0.0] * has_left_out

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from inbedder.grouping.partition.number_of_groups import count_distinct_rows
 from inbedder.grouping.partition.partition import group
 from inbedder.runtime.threads import limit_threads
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 MIN_SAME, MIN_RELATED = 0.6, 0.2
 """Adjusted Rand index from which groups are nearly the same, and from which they are related."""
+MAX_COMPARED_ROWS = 20_000
+"""Maximum number of texts that are grouped without the question; more are sampled."""
 
 MIN_YES_OR_NO_SHARE = 0.9
 """Minimum share of answers that are yes or no."""
@@ -55,8 +58,10 @@ def describe_effect(result: GroupedTexts, general_vectors: Vectors, seed: int = 
     from sklearn.metrics import adjusted_rand_score
 
     fitting = np.flatnonzero(result.labels != result.left_out) if result.left_out is not None else np.arange(len(result.labels))
+    if len(fitting) > MAX_COMPARED_ROWS:
+        fitting = np.sort(np.random.default_rng(seed).choice(fitting, MAX_COMPARED_ROWS, replace=False))
     count = len(np.unique(result.labels[fitting]))
-    if not 2 <= count <= len(np.unique(general_vectors[fitting], axis=0)):
+    if count < 2 or count_distinct_rows(general_vectors[fitting], count) < count:
         return ""
     with limit_threads(len(fitting)):
         index = float(adjusted_rand_score(result.labels[fitting], group(general_vectors[fitting], count, seed)))

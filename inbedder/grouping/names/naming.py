@@ -15,7 +15,13 @@ from inbedder.prompting.words import is_none
 from inbedder.vectors.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from inbedder.vectors.vectors import Labels
+
+
+MAX_ROWS = 2000
+"""Maximum number of rows of a group that its name rests on; words of more take long to count and change no name."""
 
 
 def find_namer(namer: str | Namer) -> Namer:
@@ -41,7 +47,7 @@ def get_namer_name(namer: Namer) -> str:
 def collect_contents(
     texts: Sequence[str], answers: Sequence[str], vectors: Vectors, labels: Labels, words: Sequence[list[str]]
 ) -> list[GroupContents]:
-    """Collect the contents of each group for a namer.
+    """Collect the contents of each group for a namer: of a large group the answered texts, and others at equal distances.
 
     Args:
         texts: n texts.
@@ -55,10 +61,24 @@ def collect_contents(
     """
     groups = []
     for number, keywords in enumerate(words):
-        rows = np.flatnonzero(labels == number)
+        rows = _thin_out(np.flatnonzero(labels == number), answers)
         texts_and_answers = [texts[row] for row in rows.tolist()], [answers[row] for row in rows.tolist()]
         groups.append(GroupContents(*texts_and_answers, normalize_vectors(vectors[rows]), list(keywords)))
     return groups
+
+
+def _thin_out(rows: NDArray[np.intp], answers: Sequence[str]) -> NDArray[np.intp]:
+    """Choose at most ``MAX_ROWS`` rows of a group, those with an answer first, in their order."""
+    if len(rows) <= MAX_ROWS:
+        return rows
+    has_answer = np.array([bool(answers[row]) for row in rows.tolist()])
+    answered, others = rows[has_answer], rows[~has_answer]
+    free = max(0, MAX_ROWS - len(answered))
+    chosen = (
+        part[np.linspace(0, len(part) - 1, min(len(part), size), dtype=np.intp)]
+        for part, size in ((answered, MAX_ROWS), (others, free))
+    )
+    return np.sort(np.concatenate([*chosen]))
 
 
 def name_groups(namer: Namer, groups: Sequence[GroupContents]) -> list[str]:

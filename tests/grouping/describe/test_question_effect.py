@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import inbedder.grouping.describe.question_effect as question_effect
 from inbedder.grouping.describe.question_effect import YES_OR_NO_NOTE, describe_effect, explain_yes_or_no
 from tests.conftest import blobs
 from tests.grouping.report.test_page import grouping
@@ -26,6 +27,14 @@ def test_texts_that_fit_no_group_do_not_count_and_one_group_has_no_effect():
     assert "(agreement 1.00;" in describe_effect(left_out, VECTORS)
     assert describe_effect(grouping([0] * 40), VECTORS) == ""
     assert describe_effect(grouping(LABELS), np.ones((40, 3), np.float32)) == ""
+
+
+def test_of_many_texts_a_sample_is_grouped_without_the_question(monkeypatch):
+    sizes, group = [], question_effect.group
+    monkeypatch.setattr(question_effect, "MAX_COMPARED_ROWS", 12)
+    monkeypatch.setattr(question_effect, "group", lambda vectors, *rest: (sizes.append(len(vectors)), group(vectors, *rest))[1])
+    assert "(agreement 1.00;" in describe_effect(grouping(LABELS), VECTORS)
+    assert sizes == [12]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import inbedder.grouping.names.naming as naming
 from inbedder import InBedder, cluster
 from inbedder.errors import InputError
 from inbedder.grouping.describe.explain import find_keywords
@@ -42,6 +43,16 @@ def test_a_namer_sees_texts_answers_vectors_and_keywords_of_each_group():
     assert first.answers == ANSWERS[:3]
     assert np.array_equal(first.vectors, VECTORS[:3])
     assert second.keywords[0] == "rude"
+
+
+def test_a_large_group_is_named_by_its_answered_texts_and_some_others(monkeypatch):
+    monkeypatch.setattr(naming, "MAX_ROWS", 4)
+    texts, vectors, labels = [str(number) for number in range(10)], np.ones((10, 2), np.float32), np.zeros(10, int)
+    (contents,) = collect_contents(texts, ["", "a", "", "", "b", "", "", "c", "", "d"], vectors, labels, [[]])
+    assert contents.texts == ["1", "4", "7", "9"]
+    (contents,) = collect_contents(texts, ["", "a", "", "", "b", *[""] * 5], vectors, labels, [[]])
+    assert contents.texts == ["0", "1", "4", "9"]
+    assert contents.answers == ["", "a", "b", ""]
 
 
 @pytest.mark.parametrize(
