@@ -118,7 +118,11 @@ def fit_map(generic: Vectors, instructed: Vectors, seed: int = 0) -> tuple[Calla
         ridge = Ridge(alpha=model.alpha_).fit(generic[train_rows] / scale, instructed[train_rows])
         cosines.append(compute_row_cosines(ridge.predict(generic[test_rows] / scale), instructed[test_rows]))
 
+    weights, offset = (model.coef_.T / scale).astype(np.float32), np.asarray(model.intercept_, dtype=np.float32)
+
     def map_vectors(vectors: Vectors) -> Vectors:
-        return np.asarray(model.predict(vectors / scale), dtype=np.float32)
+        mapped: Vectors = vectors.astype(np.float32, copy=False) @ weights
+        mapped += offset
+        return mapped
 
     return map_vectors, float(np.concatenate(cosines).mean())
