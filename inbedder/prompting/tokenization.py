@@ -22,7 +22,7 @@ import numpy as np
 
 from inbedder.errors import InputError, ModelError, TemplateError
 from inbedder.prompting.chat_templates import compile_first_characters, list_markers, resolve_chat_template
-from inbedder.prompting.templates import PromptTemplate
+from inbedder.prompting.templates import PromptTemplate, RenderedPrompt
 from inbedder.prompting.tokenizer_calls import find_unknown_forms, tokenize
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ class PromptTokenizer:
         self._unknown_forms = find_unknown_forms(tokenizer)
         leaking = specials if is_chat else [one for one in specials if one != tokenizer.unk_token and self._is_leaking(one)]
         self._leaking_starts = compile_first_characters(leaking)
+        splits_at_blanks = type(tokenizer.backend_tokenizer.pre_tokenizer).__name__ == "BertPreTokenizer"
+        self._is_separable = splits_at_blanks and template.text_first and template.fixed_parts[1][-1:].isspace()
 
     def __call__(self, texts: Sequence[str], instructions: Sequence[str]) -> list[PromptTokens]:
         """Tokenize prompts.
@@ -160,7 +162,8 @@ class PromptTokenizer:
         for start in range(0, len(texts), CHUNK_TEXTS):
             chunk = [self.clean(text) for text in texts[start : start + CHUNK_TEXTS]]
             cleaned = [self.clean(instruction) for instruction in instructions[start : start + CHUNK_TEXTS]]
-            prompts += self._tokenize_chunk(chunk, cleaned)
+            is_product = self._is_separable and len(set(chunk)) + len(set(cleaned)) < len(chunk)
+            prompts += self._tokenize_product(chunk, cleaned) if is_product else self._tokenize_chunk(chunk, cleaned)
         return prompts
 
     def with_answers(self, texts: Sequence[str], instructions: Sequence[str], answers: Sequence[str]) -> list[AnsweredPrompt]:
@@ -218,16 +221,47 @@ class PromptTokenizer:
             text = text.translate(self._unknown_forms)
         return text if self._leaking_starts is None else self._leaking_starts.sub(r"\g<0> ", text)
 
+    def _tokenize_product(self, texts: list[str], instructions: list[str]) -> list[PromptTokens]:
+        """Tokenize each distinct text and instruction once, and join what comes before the instruction with what begins there.
+
+        Blanks separate the two, at which the tokenizer splits before all else. Prompts that do not fit, or have an empty part, are
+        tokenized whole.
+        """
+        distinct_texts, distinct_instructions = list(dict.fromkeys(texts)), list(dict.fromkeys(instructions))
+        with_text = self._tokenize_chunk(distinct_texts, [instructions[0]] * len(distinct_texts))
+        with_instruction = self._tokenize_chunk(["a"] * len(distinct_instructions), distinct_instructions)
+        first_parts = dict(zip(distinct_texts, with_text, strict=True))
+        second_parts = dict(zip(distinct_instructions, with_instruction, strict=True))
+        prompts: dict[int, PromptTokens] = {}
+        for i, (text, instruction) in enumerate(zip(texts, instructions, strict=True)):
+            first, second = first_parts[text], second_parts[instruction]
+            end, start = first.instruction[0], second.instruction[0]
+            fits = end + len(second.ids) - start <= self.max_length and not (first.is_cut or second.is_cut)
+            if fits and text.strip() and end < first.instruction[1] and start < second.instruction[1]:
+                prompts[i] = replace(
+                    second,
+                    ids=np.concatenate([first.ids[:end], second.ids[start:]]),
+                    text=first.text,
+                    instruction=(end, second.instruction[1] - start + end),
+                    response=second.response - start + end,
+                    kept_characters=first.kept_characters,
+                )
+        others = [i for i in range(len(texts)) if i not in prompts]
+        whole = self._tokenize_chunk([texts[i] for i in others], [instructions[i] for i in others])
+        prompts |= dict(zip(others, whole, strict=True))
+        return [prompts[i] for i in range(len(texts))]
+
     def _tokenize_chunk(self, texts: list[str], instructions: list[str]) -> list[PromptTokens]:
         cuts_prompt, character_limit = self.truncation_side in PROMPT_SIDES, self.max_length * CHARACTERS_PER_TOKEN
         short_texts = [(i, text) for i, text in enumerate(texts) if cuts_prompt or len(text) <= character_limit]
-        encodings = self._encode([self.template.render(text, instructions[i]).string for i, text in short_texts])
+        rendered_prompts = [self.template.render(text, instructions[i]) for i, text in short_texts]
+        encodings = self._encode([rendered.string for rendered in rendered_prompts])
         prompts: dict[int, PromptTokens] = {}
-        for (i, text), encoding in zip(short_texts, encodings, strict=True):
+        for (i, text), rendered, encoding in zip(short_texts, rendered_prompts, encodings, strict=True):
             if len(encoding.ids) + self.mask_length <= self.max_length:
-                prompts[i] = self._finish(encoding, text, instructions[i], is_cut=False)
+                prompts[i] = self._finish(encoding, rendered, (0, len(text)), is_cut=False)
             elif cuts_prompt:
-                prompts[i] = self._cut_prompt(encoding, text, instructions[i])
+                prompts[i] = self._cut_prompt(encoding, rendered, len(text))
         return [prompts.get(i) or self._fit(text, instructions[i]) for i, text in enumerate(texts)]
 
     def _encode(self, strings: list[str]) -> list[Encoding]:
@@ -251,7 +285,7 @@ class PromptTokenizer:
             excess = len(encoding.ids) + self.mask_length - self.max_length
             if excess <= 0:
                 start = len(text) - kept_count if self.truncation_side == "left" else 0
-                return self._finish(encoding, piece, instruction, start, is_cut=kept_count < len(text))
+                return self._finish(encoding, rendered, (start, start + kept_count), is_cut=kept_count < len(text))
             if kept_count == 0:
                 raise InputError(
                     f"The instruction and the template take {len(encoding.ids) + self.mask_length} tokens, more than "
@@ -267,9 +301,9 @@ class PromptTokenizer:
             is_blank = rendered.text[0] == rendered.text[1]
             kept_count = 0 if is_blank else max(0, min(remaining_count, kept_count - 1))
 
-    def _cut_prompt(self, encoding: Encoding, text: str, instruction: str) -> PromptTokens:
-        """Cut the rendered prompt between its special tokens, as transformers does."""
-        prompt, rendered = self._finish(encoding, text, instruction, is_cut=True), self.template.render(text, instruction)
+    def _cut_prompt(self, encoding: Encoding, rendered: RenderedPrompt, size: int) -> PromptTokens:
+        """Cut the rendered prompt of a text of ``size`` characters between its special tokens, as transformers does."""
+        prompt = self._finish(encoding, rendered, (0, size), is_cut=True)
         excess, (opening, closing) = len(prompt.ids) - self.max_length, count_special_edges(encoding)
         end = len(encoding.ids) - closing
         if opening + excess >= end:
@@ -278,7 +312,7 @@ class PromptTokenizer:
             cut_start, kept_span = opening, (encoding.offsets[opening + excess][0], len(rendered.string))
         else:
             cut_start, kept_span = end - excess, (0, encoding.offsets[end - excess - 1][1])
-        start, stop = (min(max(index - rendered.text[0], 0), len(text)) for index in kept_span)
+        start, stop = (min(max(index - rendered.text[0], 0), size) for index in kept_span)
 
         def shift(index: int) -> int:
             return index - min(max(index - cut_start, 0), excess)
@@ -296,13 +330,14 @@ class PromptTokenizer:
         """Take ``count`` characters of a text from the side that is not cut."""
         return text[len(text) - count :] if self.truncation_side == "left" else text[:count]
 
-    def _finish(self, encoding: Encoding, text: str, instruction: str, start: int = 0, *, is_cut: bool) -> PromptTokens:
+    def _finish(
+        self, encoding: Encoding, rendered: RenderedPrompt, kept_characters: tuple[int, int], *, is_cut: bool
+    ) -> PromptTokens:
         ids = encoding.ids
         end = len(ids)
         if self.mask_length:
             end -= self._closing
             ids = ids[:end] + [self.tokenizer.mask_token_id] * self.mask_length + ids[end:]
-        rendered = self.template.render(text, instruction)
         text_span, instruction_span = _find_token_spans(encoding, rendered.text, rendered.instruction)
         return PromptTokens(
             ids=np.asarray(ids, dtype=np.int32),
@@ -310,7 +345,7 @@ class PromptTokenizer:
             instruction=instruction_span,
             response=end,
             is_cut=is_cut,
-            kept_characters=(start, start + len(text)),
+            kept_characters=kept_characters,
         )
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
@@ -110,6 +112,31 @@ def test_spans_are_the_tokens_that_hold_a_character_of_the_parts(name, text, ins
         offsets = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
         holding = [i for i, ((begin, stop), special) in enumerate(offsets) if not special and begin < end and stop > start]
         assert list(range(*token_span)) == (holding if start < end else [])
+
+
+@pytest.mark.parametrize("name", FAST_TOKENIZERS)
+@pytest.mark.parametrize("template", ["inbedder", "compact"])
+@fast
+@given(texts=st.lists(some_text, min_size=2, max_size=4), instructions=st.lists(st.text(max_size=15), min_size=2, max_size=4))
+@example(texts=["a", "", "b " * 200], instructions=["\u0301x", "##x"])  # an accent of its own, and what looks like a word's end
+@example(texts=["\x1b", "", ""], instructions=["\x1b", "x"])  # no token at all
+def test_several_questions_about_several_texts_are_tokenized_as_each_one(name, template, texts, instructions):
+    tokenizer = PromptTokenizer(FAST_TOKENIZERS[name], get_template(template), 200, MASKS[name])
+    pairs = [(text, instruction) for text in texts for instruction in instructions]
+    together = tokenizer(*zip(*pairs, strict=True))
+    apart = [tokenizer([text], [instruction])[0] for text, instruction in pairs]
+    for one, other in zip(together, apart, strict=True):
+        assert one.ids.tolist() == other.ids.tolist()
+        assert one.ids.dtype == np.int32
+        assert replace(one, ids=other.ids) == other
+
+
+def test_a_text_is_tokenized_once_for_all_questions_where_blanks_split_words(monkeypatch):
+    strings, tokenizer = [], PromptTokenizer(FAST_TOKENIZERS["wordpiece"], get_template("compact"), 120, 3)
+    encode = tokenizer._encode
+    monkeypatch.setattr(tokenizer, "_encode", lambda batch: (strings.extend(batch), encode(batch))[1])
+    tokenizer([f"text {number // 5}" for number in range(50)], [f"question {number % 5}" for number in range(50)])
+    assert len(strings) == 10 + 5
 
 
 def test_markers_inside_a_text_do_not_move_the_boundaries():
