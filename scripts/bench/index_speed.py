@@ -1,9 +1,10 @@
-"""Measure milliseconds per query and disk size of an index, by number of rows: the part ``index`` of ``large_corpora``.
+"""Measure time per query, time per new question and disk size of an index, by rows: the part ``index`` of ``large_corpora``.
 
 The base encoder's vectors are synthetic (random, around 200 centres); the texts are the demo's reviews with a number appended.
 "cold" is the first search of an opened index under an instruction, which encodes query and candidates; "warm" repeats it ("cpu":
 CPU time of this process); "engine" finds the candidates and does not rank them again. Recall of an approximate index is the share
-of the exact 200 nearest rows that it finds.
+of the exact 200 nearest rows that it finds. ``seconds_to_ask`` groups all rows by a new question, of which 1,000 are read;
+``seconds_to_read`` is the time in which the same process would read all under it, computed from 1,000.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,6 +27,7 @@ import pyarrow as pa
 from inbedder import InBedder
 from inbedder.search import Index
 from inbedder.search.arrow import build_schema, build_table, to_list_array, to_matrix
+from inbedder.search.asking import read_rows_to_group
 from inbedder.search.index_rows import Rows
 from inbedder.search.ranking import find_candidates
 from inbedder.search.storage import Storage
@@ -33,6 +36,7 @@ from scripts.bench.harness import REVIEWS
 
 QUESTION = "What does the customer talk about?"
 QUERIES = ("the waiter was rude", "cold food", "great haircut", "my phone broke", "long queue")
+ASKED, GROUPS, SAMPLE = "What kind of place is it?", 20, 1000
 WIDTH, CENTRES, BATCH, REPEATS, CANDIDATES = 384, 200, 20_000, 5, 200
 
 
@@ -114,6 +118,12 @@ def measure(count: int, model: InBedder, place: Path) -> dict[str, Any]:
         "ms_warm_all": warm,
         "cpu_ms_warm": round(1000 * busy / len(warm), 1),
     }
+    rows = read_rows_to_group(storage, ASKED)["text"].to_pylist()[:SAMPLE]
+    read = partial(model.encode, rows, QUESTION, show_progress_bar=False)
+    milliseconds = measure_milliseconds(read, 1)[0]
+    results["seconds_to_read"] = round(milliseconds / 1000 * count / len(rows))
+    ask = partial(Index.open(folder, model).ask, ASKED, sample=SAMPLE, k=GROUPS)
+    results["seconds_to_ask"] = round(measure_milliseconds(ask, 1)[0] / 1000, 1)
     if "exact" not in storage.engine:
         results["recall_of_exact"] = measure_recall(storage)
     shutil.rmtree(folder)

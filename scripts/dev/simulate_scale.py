@@ -3,9 +3,9 @@
 
     python scripts/dev/simulate_scale.py            (seconds)
 
-Rates are those of the committed results. Prices are assumptions (``DOLLARS_PER_HOUR``). The simulation assigns parts of 4,096
-rows as ``inbedder.distributed`` does: a worker that fails loses its part, which another worker computes again, and a new worker
-replaces it after it has started and loaded the model.
+Rates are those of the committed results; a further question takes the share of reading that it takes of a million texts. Prices
+are assumptions (``DOLLARS_PER_HOUR``). The simulation assigns parts of 4,096 rows as ``inbedder.distributed`` does: a worker that
+fails loses its part, which another worker computes again, and a new worker replaces it after it has started and loaded the model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 DOLLARS_PER_HOUR = {"2 CPU cores": 0.10, "1 GPU": 4.00}
 """Assumed prices of a machine."""
-ROWS, ROWS_PER_PART = 1_000_000_000, 4096
+ROWS, ROWS_PER_PART, QUESTIONS = 1_000_000_000, 4096, 20
 HOURS_BETWEEN_DEATHS, SECONDS_TO_REPLACE = 12.0, 180.0
 """Mean of one worker, on machines that can be preempted at any time."""
 
@@ -77,8 +77,27 @@ def simulate(workers: int, texts_per_second: float, seed: int = 0) -> dict[str, 
     }
 
 
+def count_hours_of_questions() -> dict[str, float]:
+    """Count the machine hours of twenty questions about a billion texts, with `mini` on two CPU cores with AVX2."""
+    models = json.loads((RESULTS / "models-avx2.json").read_text(encoding="utf-8"))["models"]
+    rate = next(one["texts_per_second"] for one in models if one["model"] == "mini")
+    cases = json.loads((RESULTS / "benchmark-avx2.json").read_text(encoding="utf-8"))["cases"]
+    speedup = next(one["ratio"] for one in cases if one["name"].startswith("mini: 10 instructions over"))
+    index = json.loads((RESULTS / "index_speed.json").read_text(encoding="utf-8"))["sizes"][-1]
+    share_of_further_question = (10 / speedup - 1) / 9
+    one = ROWS / rate / 3600
+    further_question = one * index["seconds_to_ask"] / index["seconds_to_read"]
+    return {
+        "one by one": round(QUESTIONS * one),
+        "all in one call": round(one * (1 + (QUESTIONS - 1) * share_of_further_question)),
+        "read once, each question asked of the index": round(one + QUESTIONS * further_question),
+        "one further question, every text read": round(one),
+        "one further question, asked of the index": round(further_question),
+    }
+
+
 def main() -> None:
-    """Compute both tables."""
+    """Compute the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "scale.json")
     options = parser.parse_args()
@@ -91,6 +110,7 @@ def main() -> None:
         }
         for model, machine, kind, rate in rates
     }
+    questions = count_hours_of_questions()
     jobs = {f"{workers} workers": simulate(workers, rates[0][3]) for workers in (10, 100, 1000)}
     content = {
         "command": shlex.join(["python", "scripts/dev/simulate_scale.py", *sys.argv[1:]]),
@@ -102,6 +122,7 @@ def main() -> None:
             "rows_per_part": ROWS_PER_PART,
         },
         "costs": costs,
+        "questions": questions,
         "jobs": jobs,
     }
     options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
