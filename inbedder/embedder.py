@@ -19,7 +19,7 @@ from inbedder.arguments import check_probability, check_vectors
 from inbedder.backbones.protocol import Backbone, check_answers
 from inbedder.backbones.revision import get_weights_revision
 from inbedder.encoding.dataset_map import VectorMap
-from inbedder.encoding.guided import GuidedVectors, encode_guided
+from inbedder.encoding.guided import GuidedVectors, encode_general, encode_guided
 from inbedder.encoding.language_check import warn_of_unreadable
 from inbedder.encoding.pipeline import EncodingPipeline
 from inbedder.encoding.prompt_runner import RunOptions
@@ -461,7 +461,8 @@ class InBedder:
             texts: n texts.
             instruction: The new instruction.
             sample: Number of texts to read under the instruction.
-            generic: General-purpose vectors of the texts, of any model, shape (n, k); None computes ``encode(texts)``.
+            generic: General-purpose vectors of the texts, of any model, shape (n, k); None computes those of ``encode(texts)``
+                with those of an earlier layer (``encode_general``).
             seed: Seed of the sample.
             batch_size: Maximum number of texts in one pass.
             normalize_embeddings: Whether to scale vectors to length 1; False takes the model's option.
@@ -487,7 +488,9 @@ class InBedder:
         vector_format = self.pipeline.choose_format(normalize_embeddings, truncate_dim, precision)
         run_options = asdict(RunOptions(batch_size, show_progress_bar))
         options = run_options | asdict(vector_format) | {"precision": "float32"}
-        generic = self.encode(rows, **options) if generic is None else check_vectors("generic", generic, rows)
+        if generic is None:
+            generic = encode_general(self, rows, **run_options, precision="float32")
+        generic = check_vectors("generic", generic, rows)
         if (second_model := self.pipeline.second_model) is not None:  # it is fast, and reads every text under the instruction
             generic = np.hstack([generic, second_model.encode(rows, instruction, **run_options)])
         vectors = encode_guided(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 PoolingName = Literal[
     "1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all", "soft-gen", "re-enc",
-    "cls", "mean", "text-mean", "last-token", "weighted-mean",
+    "cls", "mean", "text-mean", "last-token", "weighted-mean", "two-layers",
 ]  # fmt: skip
 """A pooling; the authors' old names, such as "fst_gen_layer_32", are accepted when the program runs."""
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from inbedder.conditional.config import is_conditional_encoder
 from inbedder.embedder import InBedder
+from inbedder.encoding.guided import encode_general
 from inbedder.errors import InputError
 from inbedder.io.files import hash_file
 from inbedder.models.bundled import resolve_name
@@ -96,7 +97,7 @@ def make_embedders(
 
     @lru_cache(maxsize=1)
     def read_before(texts: tuple[str, ...]) -> Vectors:
-        return model.encode(texts, None, batch_size=batch_size)
+        return encode_general(model, texts, batch_size=batch_size)
 
     def encode_instructed(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
         if guided and isinstance(instruction, str):

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from torch import Tensor
+from torch.nn import functional as F
 
 from inbedder.backbones.hub import SETTINGS_FILE, ModelFiles, Settings
 from inbedder.backbones.learned_tokens import read_projections
@@ -46,7 +47,7 @@ from inbedder.options import ModelOptions, Sampling
 from inbedder.prompting.batching import pad
 from inbedder.prompting.templates import get_template, list_template_names
 from inbedder.prompting.tokenization import PromptTokens, count_special_edges
-from inbedder.vectors.pooling import POOLINGS, list_poolings, weighted_mean
+from inbedder.vectors.pooling import POOLINGS, TWO_LAYERS, list_poolings, weighted_mean
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -115,6 +116,7 @@ class EmbeddingBackbone(TransformersBackbone):
         super().__init__(model, tokenizer)
         self.output_layers = modules.output_layers.to(model.device).eval().requires_grad_(False)
         self.poolings = tuple(sorted(list_poolings("embedding"), key=lambda pooling: pooling != modules.pooling))
+        self.poolings += (TWO_LAYERS,) if not list(self.output_layers.parameters()) else ()
         self.pooled_tokens = modules.pooled_tokens
         self.padding_side = padding_side
         self.num_layers = model.config.num_hidden_layers
@@ -153,20 +155,27 @@ class EmbeddingBackbone(TransformersBackbone):
         the last layer only, so any other layer raises ModelError.
         """
         layer = check_layer(layer, self.num_layers)
+        own_pooling = self.poolings[0] if pooling == TWO_LAYERS else pooling
         if layer != self.num_layers and list(self.output_layers.parameters()):
             raise ModelError("This model's Dense was trained on its last layer. Use layer=-1.")
         if filter_ids:
             raise InputError("filter_words removes words from an answer, and an embedding model gives none. Leave it out.")
         rows = [prompt.ids if len(prompt.ids) else np.array([self.pad_id], dtype=np.int32) for prompt in prompts]
         ids, attention = pad(rows, self.pad_id, self.padding_side)
-        is_pooled, _ = pad([self._mark_pooled(prompt, pooling) for prompt in prompts], 0, self.padding_side)
+        is_pooled, _ = pad([self._mark_pooled(prompt, own_pooling) for prompt in prompts], 0, self.padding_side)
         inputs = {"input_ids": ids, "attention_mask": attention.long()}
         if self.takes_positions:
             inputs["position_ids"] = (attention.cumsum(1) - 1).clamp(min=0) + self._first_position
         device = self.model.device
         model, states = capture_layer(self.model, self.model, layer, self.num_layers)
+        earlier_states: list[Tensor] = []
+        if pooling == TWO_LAYERS:
+            model, earlier_states = capture_layer(model, model, 2 * layer // 3, self.num_layers)
         model(**{name: tensor.to(device) for name, tensor in inputs.items()}, **self.settings)
-        vectors: Tensor = self.output_layers(weighted_mean(states[0], POOLINGS[pooling].weigh(is_pooled).to(device)))
+        weights = POOLINGS[own_pooling].weigh(is_pooled).to(device)
+        vectors: Tensor = self.output_layers(weighted_mean(states[0], weights))
+        if earlier_states:
+            vectors = torch.cat([vectors, F.normalize(weighted_mean(earlier_states[0], weights))], 1)
         return vectors
 
     @cached_property

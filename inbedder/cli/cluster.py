@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,7 +128,7 @@ def cluster(
     options = {**cluster_options, "given_labels": labels, "model": embedder, "batch_size": batch_size}
     with time_stage("groups"):
         results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, options)
-        results = _add_effects(results, embedder, cluster_options.get("seed", 0), batch_size)
+        results = _add_effects(results, embedder, cluster_options.get("seed", 0), batch_size, is_guided=guided is not None)
         if mark_words:
             from inbedder.grouping.describe.word_evidence import add_evidence
 
@@ -148,17 +149,22 @@ def cluster(
     )
 
 
-def _add_effects(results: list[ClusterResult], embedder: InBedder, seed: int, batch_size: int) -> list[ClusterResult]:
+def _add_effects(
+    results: list[ClusterResult], embedder: InBedder, seed: int, batch_size: int, *, is_guided: bool
+) -> list[ClusterResult]:
     """Note how much each question changes its groups, if the model reads texts without a question in little time."""
     if embedder.base_encoder is None:
         return results
+    from inbedder.encoding.guided import encode_general
     from inbedder.errors import TextCutWarning
     from inbedder.grouping.describe.question_effect import add_effects
     from inbedder.grouping.prepare.exact import round_vectors
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TextCutWarning)  # the questions have warned
-        general_vectors = embedder.encode(results[0].texts, batch_size=batch_size, precision="float32")
+        encode = partial(encode_general, embedder) if is_guided else embedder.encode  # what the cache has
+        general_vectors = encode(results[0].texts, batch_size=batch_size, precision="float32")
+        general_vectors = general_vectors[:, : embedder.base_encoder.dimension]
         if results[0].is_exact:
             general_vectors = round_vectors(general_vectors)
     return add_effects(results, general_vectors, seed)

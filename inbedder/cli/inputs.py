@@ -157,7 +157,9 @@ def embed_guided(
     precision: PrecisionName | None = None,
 ) -> list[Any]:
     """Embed texts under each instruction by encoding a sample and mapping the rest; print the quality of the map."""
-    generic = embedder.encode(texts, batch_size=batch_size, precision="float32")
+    from inbedder.encoding.guided import encode_general
+
+    generic = encode_general(embedder, texts, batch_size=batch_size, precision="float32")
     results = []
     for instruction in instructions:
         options: FormatKwargs = {"batch_size": batch_size, "precision": precision}

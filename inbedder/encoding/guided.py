@@ -1,5 +1,6 @@
 """Vectors under a new instruction by a linear map from general-purpose vectors, fitted on a sample of the texts.
 
+The general-purpose vectors are those of two layers of the base encoder, where there is one (``encode_general``).
 The sample is encoded under the instruction. A ridge regression is fitted from its general-purpose vectors to the instructed
 ones, and applied to the general-purpose vectors of all texts::
 
@@ -12,14 +13,19 @@ the map generalizes. GSTransform (ACL 2025) fits such a map to the labels of a l
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.arguments import check_integer, check_seed
 from inbedder.errors import InputError
+from inbedder.vectors.pooling import TWO_LAYERS
 from inbedder.vectors.vectors import AnnotatedArray, Vectors, compute_row_cosines
+
+if TYPE_CHECKING:
+    from inbedder.encoding.protocols import Encoder
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +35,23 @@ MIN_COSINE = 0.75
 """Minimum held-out cosine; below it, all texts are encoded."""
 MIN_SAMPLE = 50
 """Minimum number of texts in the sample."""
+
+
+def encode_general(model: Encoder, texts: Sequence[str], **options: Any) -> Vectors:
+    """Embed texts without an instruction, for a map: with the base encoder's pooling "two-layers" where the model has one.
+
+    Args:
+        model: The model.
+        texts: n texts.
+        **options: Keyword arguments of ``encode``.
+
+    Returns:
+        float32, shape (n, k). The first dimensions are those of ``model.encode(texts)``.
+    """
+    base = model.pipeline.base_encoder
+    if base is None or TWO_LAYERS not in base.pipeline.backbone.poolings:
+        return model.encode(texts, **options)
+    return base.replace(pooling=TWO_LAYERS).encode(texts, **options)
 
 
 class GuidedVectors(AnnotatedArray):

@@ -31,7 +31,7 @@ from inbedder.errors import InputError, MissingExtraError
 from inbedder.io.files import atomic_folder
 from inbedder.prompting.templates import read_prompts, resolve_instruction
 from inbedder.prompting.tokenization import count_special_edges
-from inbedder.vectors.pooling import POOLINGS
+from inbedder.vectors.pooling import POOLINGS, TWO_LAYERS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -128,7 +128,7 @@ def _has_plain_states(pipeline: EncodingPipeline) -> bool:
     """Whether a vector is only the last layer's pooled states, which built-in modules compute."""
     encoding = pipeline.options.encoding
     is_combined = encoding.subtract_instruction or encoding.filter_words or pipeline.second_model is not None
-    is_changed = is_combined or encoding.truncate_dim is not None
+    is_changed = is_combined or encoding.truncate_dim is not None or encoding.pooling == TWO_LAYERS
     return encoding.layer in (-1, pipeline.backbone.num_layers) and not is_changed and pipeline.base is None
 
 
@@ -218,6 +218,7 @@ def _write_built_in_modules(pipeline: EncodingPipeline, folder: Path) -> list[tu
     write_json(folder / "sentence_bert_config.json", config)
     width = pipeline.backbone.model.config.get_text_config().hidden_size
     pooling = str(pipeline.options.encoding.pooling)
+    pooling = pipeline.backbone.poolings[0] if pooling == TWO_LAYERS else pooling
     modules: list[Any] = [Pooling(width, POOLINGS[pooling].mode, include_prompt=pooling != "text-mean")]
     if kind == "masked":
         tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))]

@@ -224,7 +224,7 @@ class PromptTokenizer:
     def _tokenize_product(self, texts: list[str], instructions: list[str]) -> list[PromptTokens]:
         """Tokenize each distinct text and instruction once, and join what comes before the instruction with what begins there.
 
-        Blanks separate the two, at which the tokenizer splits before all else. Prompts that do not fit, or have an empty part, are
+        Blanks separate the two, at which the tokenizer splits before all else. Prompts that do not fit or have an empty part are
         tokenized whole.
         """
         distinct_texts, distinct_instructions = list(dict.fromkeys(texts)), list(dict.fromkeys(instructions))

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from inbedder.search.index_rows import GENERIC, ID, TEXT, Rows, to_typed_array
+from inbedder.search.index_rows import EARLIER, GENERIC, ID, TEXT, Rows, to_typed_array
 from inbedder.vectors.vectors import Vectors
 
 
-def build_schema(rows: Rows, dimension: int) -> Any:
+def build_schema(rows: Rows, dimension: int, earlier_dimension: int = 0) -> Any:
     """Build the schema of a new table.
 
     Args:
         rows: The rows that the table will hold.
         dimension: Length of its generic vectors.
+        earlier_dimension: Length of the vectors of an earlier layer, stored in half precision; 0 for none.
 
     Returns:
         A pyarrow schema.
@@ -25,7 +26,8 @@ def build_schema(rows: Rows, dimension: int) -> Any:
 
     fields = [pa.field(ID, pa.string(), nullable=False), pa.field(TEXT, pa.string(), nullable=False)]
     fields += [pa.field(name, to_typed_array(values, name=name).type) for name, values in rows.columns.items()]
-    return pa.schema([*fields, pa.field(GENERIC, pa.list_(pa.float32(), dimension))])
+    fields.append(pa.field(GENERIC, pa.list_(pa.float32(), dimension)))
+    return pa.schema([*fields, *([pa.field(EARLIER, pa.list_(pa.float16(), earlier_dimension))] if earlier_dimension else [])])
 
 
 def build_table(columns: Mapping[str, Any], schema: Any) -> Any:
@@ -44,11 +46,11 @@ def build_table(columns: Mapping[str, Any], schema: Any) -> Any:
     return pa.table([columns[field.name] for field in fields], schema=pa.schema(fields))
 
 
-def to_list_array(vectors: Vectors) -> Any:
-    """Convert vectors, float32, shape (n, d), to a pyarrow array of n fixed-size lists."""
+def to_list_array(vectors: Vectors, dtype: type[np.floating[Any]] = np.float32) -> Any:
+    """Convert vectors, shape (n, d), to a pyarrow array of n fixed-size lists."""
     import pyarrow as pa
 
-    return pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(vectors, dtype=np.float32).ravel(), vectors.shape[1])
+    return pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(vectors, dtype=dtype).ravel(), vectors.shape[1])
 
 
 def to_matrix(column: Any) -> Vectors:

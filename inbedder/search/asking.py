@@ -15,7 +15,7 @@ import inbedder.search.model_vectors as model_vectors
 from inbedder.encoding.guided import MIN_COSINE, GuidedVectors, encode_guided
 from inbedder.errors import InputError, format_value
 from inbedder.search.arrow import to_matrix
-from inbedder.search.index_rows import GENERIC, ID, TEXT
+from inbedder.search.index_rows import EARLIER, GENERIC, ID, TEXT
 from inbedder.search.lance_engine import translate_engine_errors
 from inbedder.vectors.vectors import normalize_vectors
 
@@ -65,7 +65,7 @@ def estimate_vectors(
     texts = rows[TEXT].to_pylist()
     vectors = encode_guided(
         lambda numbers: model_vectors.encode_instructed(model, [texts[number] for number in numbers], instruction),
-        to_matrix(rows[GENERIC]),
+        np.hstack([to_matrix(rows[name]) for name in (GENERIC, EARLIER) if name in rows.column_names]),
         sample=sample,
         seed=seed,
         min_cosine=min_cosine,
@@ -90,7 +90,7 @@ def read_rows_to_group(storage: Storage, question: str) -> Any:
     if not len(storage):
         raise InputError(f"{format_value(str(storage.folder))} holds no rows. Add some first.")
     name = model_vectors.name_column(question)
-    return read_ordered(storage, [*storage.columns, GENERIC, *([name] if name in storage.instructed else [])])
+    return read_ordered(storage, [*storage.columns, *storage.general_columns, *([name] if name in storage.instructed else [])])
 
 
 def group_rows(model: InBedder, rows: Any, question: str, *, sample: int, k: int | str, seed: int) -> ClusterResult:

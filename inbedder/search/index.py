@@ -19,7 +19,7 @@ from inbedder.prompting.templates import resolve_instruction
 from inbedder.runtime.user_paths import expand_path
 from inbedder.search.arrow import build_schema, build_table, to_list_array
 from inbedder.search.asking import estimate_vectors, group_rows, read_ordered, read_rows_to_group
-from inbedder.search.index_rows import GENERIC, ID, TEXT, Data, Rows, read_rows, to_typed_array
+from inbedder.search.index_rows import EARLIER, GENERIC, ID, TEXT, Data, Rows, read_rows, to_typed_array
 from inbedder.search.lance_engine import import_lancedb, lock
 from inbedder.search.query import search_rows
 from inbedder.search.sql_filter import check_filter
@@ -118,9 +118,9 @@ class Index:
         if not rows.texts:
             raise InputError("An index needs at least one text.")
         embedder = model if isinstance(model, InBedder) else InBedder(model)
-        dimension = len(model_vectors.encode_generic(embedder, rows.texts[:1])[0])
+        dimensions = [0 if part is None else part.shape[1] for part in model_vectors.encode_two_layers(embedder, rows.texts[:1])]
         with lock(path):
-            index = cls(Storage.create(path, build_schema(rows, dimension), embedder.spec), embedder)
+            index = cls(Storage.create(path, build_schema(rows, *dimensions), embedder.spec), embedder)
             index._append(rows, show_progress_bar)
             index.storage.compact(timedelta(milliseconds=1))  # nobody reads older versions of an unfinished index
             index.storage.make_indexes()
@@ -214,7 +214,10 @@ class Index:
 
     def _embed_texts(self, texts: list[str], show_progress_bar: bool | None) -> dict[str, Any]:
         """Compute the columns of vectors, generic and instructed."""
-        columns = {GENERIC: to_list_array(model_vectors.encode_generic(self.model, texts, show_progress_bar))}
+        generic, earlier = model_vectors.encode_two_layers(self.model, texts, show_progress_bar)
+        columns = {GENERIC: to_list_array(generic)}
+        if earlier is not None:
+            columns[EARLIER] = to_list_array(earlier, np.float16)
         for name, metadata in self.storage.instructed.items():
             vectors = model_vectors.encode_instructed(self.model, texts, metadata["instruction"], show_progress_bar)
             columns[name] = to_list_array(vectors)
@@ -321,7 +324,7 @@ class Index:
             missing = sorted(self.storage.list_ids(f"{name} IS NULL"))
             mapped_vectors = {}
             if sample is not None and missing:
-                rows = read_ordered(self.storage, [ID, TEXT, GENERIC])
+                rows = read_ordered(self.storage, [ID, TEXT, *self.storage.general_columns])
                 estimated = estimate_vectors(self.model, rows, instruction, sample)
                 mapped_vectors = dict(zip(rows[ID].to_pylist(), estimated, strict=True))
             for start in range(0, len(missing), BATCH_ROWS):

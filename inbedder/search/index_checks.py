@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from inbedder.errors import format_names
-from inbedder.search.index_rows import GENERIC, ID, INSTRUCTED, TEXT
+from inbedder.search.index_rows import EARLIER, GENERIC, ID, INSTRUCTED, TEXT
 from inbedder.search.lance_engine import clean_engine_message, is_engine_error
 from inbedder.search.storage import Storage
 
@@ -28,9 +28,11 @@ def verify_index(storage: Storage) -> list[str]:
             ids.update(batch.column(ID).to_pylist())
             damage["empty texts"] += sum(not text for text in batch.column(TEXT).to_pylist())
             for field in batch.schema:
-                if field.name == GENERIC or field.name.startswith(INSTRUCTED):
+                if field.name in (GENERIC, EARLIER) or field.name.startswith(INSTRUCTED):
                     vectors = batch.column(field.name)
-                    damage[f"rows without a vector in {field.name}"] += vectors.null_count if field.name == GENERIC else 0
+                    damage[f"rows without a vector in {field.name}"] += (
+                        0 if field.name.startswith(INSTRUCTED) else vectors.null_count
+                    )
                     numbers = np.asarray(vectors.drop_null().flatten())
                     is_finite = np.isfinite(numbers).reshape(-1, field.type.list_size).all(axis=1)
                     damage[f"vectors in {field.name} that are not finite"] += int((~is_finite).sum())

@@ -19,7 +19,7 @@ from inbedder.io.columns import explain_missing_text
 from inbedder.io.outputs import import_parquet
 from inbedder.prompting.tokenization import clean_text
 
-ID, TEXT, GENERIC, INSTRUCTED = "id", "text", "generic", "instructed_"
+ID, TEXT, GENERIC, EARLIER, INSTRUCTED = "id", "text", "generic", "earlier_layer", "instructed_"
 RESULT_COLUMNS = ("score", "generic_score", "instructed_score", "answer")
 """Columns that a search adds to its rows."""
 FORBIDDEN_CHARACTERS = (".", "`", "*", "\0")
@@ -89,7 +89,7 @@ def read_rows(data: Data, *, text_column: str = TEXT, id_column: str | None = No
 
 def _explain_rejected_name(name: str) -> str | None:
     """Explain why an index cannot have a column of some name; None if it can."""
-    if name in (ID, TEXT, GENERIC, *RESULT_COLUMNS) or name.startswith((INSTRUCTED, "_")):
+    if name in (ID, TEXT, GENERIC, EARLIER, *RESULT_COLUMNS) or name.startswith((INSTRUCTED, "_")):
         return "an index uses this name"
     if not name.strip():
         return "the name is blank"

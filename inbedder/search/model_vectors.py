@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.embedder import InBedder
+from inbedder.encoding.guided import encode_general
 from inbedder.errors import InputError
 from inbedder.option_types import FormatKwargs
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import INSTRUCTED
+from inbedder.vectors.pooling import TWO_LAYERS
 from inbedder.vectors.vectors import Vectors, compute_row_cosines, normalize_vectors
 
 ADVICE = "Pass the model that it was built with, or build a new index."
@@ -51,6 +53,28 @@ def encode_generic(model: InBedder, texts: Sequence[str], show_progress_bar: boo
         float32 of length 1, shape (n, k).
     """
     return normalize_vectors(model.encode(list(texts), precision="float32", show_progress_bar=show_progress_bar))
+
+
+def encode_two_layers(
+    model: InBedder, texts: Sequence[str], show_progress_bar: bool | None = None
+) -> tuple[Vectors, Vectors | None]:
+    """Encode texts without an instruction, in one pass also by an earlier layer, which ``Index.ask`` estimates from.
+
+    Args:
+        model: The model.
+        texts: n texts.
+        show_progress_bar: Whether to show a progress bar; None shows one in a terminal.
+
+    Returns:
+        The vectors of ``encode_generic``, and those of the earlier layer, float32, shape (n, k); None if the model has no base
+        encoder, or its vectors are to be short.
+    """
+    base = model.base_encoder
+    if base is None or TWO_LAYERS not in base.backbone.poolings or model.options.encoding.truncate_dim is not None:
+        return encode_generic(model, texts, show_progress_bar), None
+    vectors = encode_general(model, list(texts), precision="float32", show_progress_bar=show_progress_bar)
+    generic, earlier = np.hsplit(vectors, 2)
+    return normalize_vectors(generic), earlier
 
 
 def encode_instructed(model: InBedder, texts: Sequence[str], instruction: str, show_progress_bar: bool | None = None) -> Vectors:

@@ -1,6 +1,6 @@
 """The table of an index on disk: a LanceDB table with one writer at a time and atomic commits.
 
-    reviews.index/texts.lance    id, text, the table's other columns, generic, any number of instructed_<hash>
+    reviews.index/texts.lance    id, text, the table's other columns, generic, earlier_layer, any number of instructed_<hash>
     reviews.index/.lock          held by the process that writes (``io.locks``)
     reviews.index/cache          cached vectors under instructions (see ``inbedder.cache.store``)
 
@@ -21,7 +21,7 @@ from inbedder.errors import InputError, format_value
 from inbedder.io.locks import LOCK_FILE
 from inbedder.io.temporaries import is_temporary
 from inbedder.runtime.user_paths import expand_path
-from inbedder.search.index_rows import GENERIC, ID, INSTRUCTED, TEXT
+from inbedder.search.index_rows import EARLIER, GENERIC, ID, INSTRUCTED, TEXT
 from inbedder.search.lance_engine import connect, import_lancedb, translate_engine_errors
 from inbedder.vector_spec import VectorSpec
 
@@ -157,7 +157,12 @@ class Storage:
     @property
     def columns(self) -> list[str]:
         """The user's columns, id and text first."""
-        return [name for name in self.schema.names if name != GENERIC and not name.startswith(INSTRUCTED)]
+        return [name for name in self.schema.names if name not in (GENERIC, EARLIER) and not name.startswith(INSTRUCTED)]
+
+    @property
+    def general_columns(self) -> list[str]:
+        """The columns of vectors without an instruction."""
+        return [name for name in (GENERIC, EARLIER) if name in self.schema.names]
 
     @property
     def instructed(self) -> dict[str, dict[str, str]]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from inbedder.errors import InputError
 
@@ -68,6 +68,8 @@ def _join(prompt: Tensor, generated: Tensor) -> Tensor:
     return torch.cat([prompt, generated], 1)
 
 
+TWO_LAYERS: Final = "two-layers"
+"""The pooling that estimates start from: what a late layer has merged, such as judgements, an earlier one still holds."""
 POOLINGS = {
     "1st-gen": Pooling(
         "the state that predicts the answer's first word (default of decoders)",
@@ -101,6 +103,7 @@ POOLINGS = {
     ),
     "cls": Pooling("the first token", ("embedding",), mode="cls"),
     "last-token": Pooling("the last token", ("embedding",), mode="lasttoken"),
+    TWO_LAYERS: Pooling("a base encoder's own pooling of its last layer, and of the layer at two thirds of its depth", ()),
 }
 """All poolings by name; families, help texts and the export read this table."""
 

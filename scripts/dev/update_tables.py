@@ -162,9 +162,8 @@ def render_cell(column: dict[str, Any], row: dict[str, Any], description: dict[s
     else:
         file = column.get("file", description.get("file")).format(**row)
         by_wording = "criterion" in row and path[-1] in ("mean", "worst")
-        value = look_up(
-            load_wording_scores(file, row["criterion"]) if by_wording else load_results(file, column.get("score")), path
-        )
+        score = column["score"].format(**row) if "score" in column else None
+        value = look_up(load_wording_scores(file, row["criterion"]) if by_wording else load_results(file, score), path)
     if value is None:
         return ""
     if column.get("plain", description.get("plain")) and isinstance(value, str):

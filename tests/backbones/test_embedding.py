@@ -174,6 +174,20 @@ def test_other_layers_are_transformers_states(make_model, layer):
     assert np.abs(InBedder(folder, backbone="instructor", layer=layer).encode("I love cats") - expected).max() < 1e-5
 
 
+@pytest.mark.parametrize("mode", ["mean", "cls", "weightedmean"])
+def test_two_layers_are_the_own_pooling_of_each(make_sentence_model, mode):
+    model = InBedder(make_sentence_model("headless-bert", mode, include_prompt=mode != "mean"))
+    earlier = 2 * model.backbone.num_layers // 3
+    expected = np.hstack([model.encode(TEXTS), model.replace(layer=earlier, normalize_embeddings=True).encode(TEXTS)])
+    assert_close(model.replace(pooling="two-layers").encode(TEXTS), expected)
+    assert_close(model.replace(pooling="two-layers").encode(TEXTS[0]), expected[0])
+
+
+def test_dense_has_no_two_layers(make_sentence_model):
+    with pytest.raises(ModelError, match="no pooling 'two-layers'"):
+        InBedder(make_sentence_model(dense=True), pooling="two-layers")
+
+
 def test_dense_reads_the_last_layer_alone(make_sentence_model):
     with pytest.raises(ModelError, match="Dense was trained on its last layer"):
         InBedder(make_sentence_model(dense=True), layer=1).encode("a")

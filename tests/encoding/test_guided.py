@@ -1,10 +1,13 @@
+import json
+import shutil
+
 import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.encoding.guided import encode_guided
+from inbedder.encoding.guided import encode_general, encode_guided
 from inbedder.errors import InputError
-from tests.conftest import TEXTS
+from tests.conftest import TEXTS, assert_close
 
 
 def make_linear_data(count=2000, width=20, depth=12, noise=0.01):
@@ -121,3 +124,14 @@ def test_arrays_derived_from_guided_vectors_have_no_metadata(make_lookup):
     unpickled = pickle.loads(pickle.dumps(vectors))
     assert type(unpickled) is np.ndarray
     assert (unpickled == vectors).all()
+
+
+def test_a_map_starts_from_two_layers_of_the_base_encoder(make_model, tmp_path):
+    shutil.copytree(make_model("bert"), tmp_path / "m")
+    (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"base_encoder": make_model("headless-bert")}))
+    model = InBedder(tmp_path / "m")
+    general, alone = encode_general(model, TEXTS), model.encode(TEXTS)
+    assert_close(general[:, : alone.shape[1]], alone)
+    assert general.shape == (len(TEXTS), 2 * alone.shape[1])
+    without_base = InBedder(make_model("bert"))
+    np.testing.assert_array_equal(encode_general(without_base, TEXTS), without_base.encode(TEXTS))

@@ -97,6 +97,7 @@ def test_prompts_of_embedding_models_are_prefixes(make_sentence_model, tmp_path)
         ("t5", {}),
         ("opt", {"pooling": "re-enc", "reencoding": Reencoding(n=2, seed=3)}),
         ("headless-bert", {"backbone": "embedding", "template": "Read {input} for {instruction}!"}),
+        ("headless-bert", {"backbone": "embedding", "pooling": "two-layers"}),
     ],
     ids=str,
 )

@@ -1,13 +1,18 @@
 """Grouping the texts of an index by a new question."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 
 pytest.importorskip("lancedb")
 
 from inbedder import InBedder, cluster
+from inbedder.encoding.guided import encode_general
 from inbedder.errors import InputError
 from inbedder.search import Index
+from inbedder.search.asking import estimate_vectors, read_rows_to_group
 from inbedder.vectors.vectors import normalize_vectors
 from tests.search.conftest import QUESTION
 
@@ -71,6 +76,22 @@ def test_stored_vectors_are_taken_instead_of_an_estimate(tmp_path, make_model, e
     expected = normalize_vectors(index.model.encode([row["text"] for row in ROWS], QUESTION))
     np.testing.assert_allclose(result.embeddings, expected, atol=1e-6)
     assert not any("estimated" in note for note in result.notes)
+
+
+def test_an_index_keeps_two_layers_of_the_base_encoder_for_the_estimate(tmp_path, make_model):
+    shutil.copytree(make_model("bert"), tmp_path / "m")
+    (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"base_encoder": make_model("headless-bert")}))
+    model, texts = InBedder(tmp_path / "m"), [row["text"] for row in ROWS]
+    index = Index.create(tmp_path / "i", ROWS, model)
+    general = encode_general(model, texts)
+    expected = model.encode_guided(texts, QUESTION, sample=SAMPLE, generic=general)
+    rows = read_rows_to_group(index.storage, QUESTION)
+    estimated = estimate_vectors(model, rows, QUESTION, SAMPLE, min_cosine=-1.0)
+    np.testing.assert_allclose(estimated, normalize_vectors(np.asarray(expected)), atol=2e-3)
+    assert index.storage.columns == ["id", "text", "shop"]
+    assert index.verify() == []
+    assert index.search(texts[0], QUESTION, k=1)["text"].tolist() == texts[:1]
+    assert len(Index.create(tmp_path / "short", ROWS, model.replace(truncate_dim=8)).ask(QUESTION, k=2).texts) == len(ROWS)
 
 
 def test_an_empty_index_and_a_small_sample_are_refused(tmp_path, make_model, broken_things):
