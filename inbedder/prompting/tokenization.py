@@ -246,9 +246,9 @@ class PromptTokenizer:
                     response=second.response - start + end,
                     kept_characters=first.kept_characters,
                 )
-        others = [i for i in range(len(texts)) if i not in prompts]
-        whole = self._tokenize_chunk([texts[i] for i in others], [instructions[i] for i in others])
-        prompts |= dict(zip(others, whole, strict=True))
+        remaining = [i for i in range(len(texts)) if i not in prompts]
+        whole_prompts = self._tokenize_chunk([texts[i] for i in remaining], [instructions[i] for i in remaining])
+        prompts |= dict(zip(remaining, whole_prompts, strict=True))
         return [prompts[i] for i in range(len(texts))]
 
     def _tokenize_chunk(self, texts: list[str], instructions: list[str]) -> list[PromptTokens]:

@@ -123,15 +123,15 @@ def test_spans_are_the_tokens_that_hold_a_character_of_the_parts(name, text, ins
 def test_several_questions_about_several_texts_are_tokenized_as_each_one(name, template, texts, instructions):
     tokenizer = PromptTokenizer(FAST_TOKENIZERS[name], get_template(template), 200, MASKS[name])
     pairs = [(text, instruction) for text in texts for instruction in instructions]
-    together = tokenizer(*zip(*pairs, strict=True))
-    apart = [tokenizer([text], [instruction])[0] for text, instruction in pairs]
-    for one, other in zip(together, apart, strict=True):
-        assert one.ids.tolist() == other.ids.tolist()
-        assert one.ids.dtype == np.int32
-        assert replace(one, ids=other.ids) == other
+    prompts = tokenizer(*zip(*pairs, strict=True))
+    single_prompts = [tokenizer([text], [instruction])[0] for text, instruction in pairs]
+    for prompt, expected in zip(prompts, single_prompts, strict=True):
+        assert prompt.ids.tolist() == expected.ids.tolist()
+        assert prompt.ids.dtype == np.int32
+        assert replace(prompt, ids=expected.ids) == expected
 
 
-def test_a_text_is_tokenized_once_for_all_questions_where_blanks_split_words(monkeypatch):
+def test_a_text_is_tokenized_once_for_all_questions(monkeypatch):
     strings, tokenizer = [], PromptTokenizer(FAST_TOKENIZERS["wordpiece"], get_template("compact"), 120, 3)
     encode = tokenizer._encode
     monkeypatch.setattr(tokenizer, "_encode", lambda batch: (strings.extend(batch), encode(batch))[1])

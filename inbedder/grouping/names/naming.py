@@ -72,13 +72,13 @@ def _thin_out(rows: NDArray[np.intp], answers: Sequence[str]) -> NDArray[np.intp
     if len(rows) <= MAX_ROWS:
         return rows
     has_answer = np.array([bool(answers[row]) for row in rows.tolist()])
-    answered, others = rows[has_answer], rows[~has_answer]
-    free = max(0, MAX_ROWS - len(answered))
-    chosen = (
+    answered_rows, unanswered_rows = rows[has_answer], rows[~has_answer]
+    free = max(0, MAX_ROWS - len(answered_rows))
+    thinned = (
         part[np.linspace(0, len(part) - 1, min(len(part), size), dtype=np.intp)]
-        for part, size in ((answered, MAX_ROWS), (others, free))
+        for part, size in ((answered_rows, MAX_ROWS), (unanswered_rows, free))
     )
-    return np.sort(np.concatenate([*chosen]))
+    return np.sort(np.concatenate([*thinned]))
 
 
 def name_groups(namer: Namer, groups: Sequence[GroupContents]) -> list[str]:

@@ -32,7 +32,9 @@ def test_texts_that_fit_no_group_do_not_count_and_one_group_has_no_effect():
 def test_of_many_texts_a_sample_is_grouped_without_the_question(monkeypatch):
     sizes, group = [], question_effect.group
     monkeypatch.setattr(question_effect, "MAX_COMPARED_ROWS", 12)
-    monkeypatch.setattr(question_effect, "group", lambda vectors, *rest: (sizes.append(len(vectors)), group(vectors, *rest))[1])
+    monkeypatch.setattr(
+        question_effect, "group", lambda vectors, *options: (sizes.append(len(vectors)), group(vectors, *options))[1]
+    )
     assert "(agreement 1.00;" in describe_effect(grouping(LABELS), VECTORS)
     assert sizes == [12]
 
