@@ -14,8 +14,8 @@ from inbedder.cli.light_imports import skip_unused_imports
 from inbedder.cli.shared_options import (
     TABLE_TYPES,
     GuardCells,
-    check_instructions,
     check_outputs,
+    check_question_argument,
     parse_group_count,
     print_stage,
 )
@@ -28,7 +28,7 @@ Question = Annotated[
     typer.Argument(
         metavar="QUESTION",
         help="The question to group by, or a named one such as @topic.",
-        callback=lambda value: check_instructions([value])[0],
+        callback=check_question_argument,
     ),
 ]
 Outputs = Annotated[

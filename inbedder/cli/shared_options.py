@@ -142,8 +142,17 @@ def parse_group_count(k: str) -> int | str:
 
 def check_instruction(instruction: str | None) -> str | None:
     """Return the value of ``-i``, or raise BadParameter if it is blank or an unknown named instruction."""
+    return _check_question(instruction, "-i")
+
+
+def check_question_argument(question: str) -> str:
+    """Return the value of the argument QUESTION, or raise BadParameter as for ``-i``."""
+    return _check_question(question, "QUESTION") or ""
+
+
+def _check_question(instruction: str | None, param_hint: str) -> str | None:
     if instruction is not None and not instruction.strip():
-        raise typer.BadParameter("the question is empty.", param_hint="-i")
+        raise typer.BadParameter("the question is empty.", param_hint=param_hint)
     if instruction is not None and instruction.startswith("@"):
         from inbedder.errors import TemplateError
         from inbedder.prompting.templates import resolve_instruction
@@ -151,7 +160,7 @@ def check_instruction(instruction: str | None) -> str | None:
         try:
             resolve_instruction(instruction)
         except TemplateError as error:
-            raise typer.BadParameter(str(error), param_hint="-i") from error
+            raise typer.BadParameter(str(error), param_hint=param_hint) from error
     return instruction
 
 

@@ -110,9 +110,11 @@ def group_rows(model: InBedder, rows: Any, question: str, *, sample: int, k: int
     Raises:
         InputError: If the sample or k cannot be used.
     """
+    from inbedder.grouping.cluster_options import ClusterOptions
     from inbedder.grouping.clustering import cluster
     from inbedder.grouping.describe.question_effect import add_effects
 
+    ClusterOptions(k=k, seed=seed).check_count(len(rows))  # before a text is read
     name = model_vectors.name_column(question)
     if name in rows.column_names and not rows[name].null_count:
         vectors = to_matrix(rows[name]).view(GuidedVectors)

@@ -51,16 +51,19 @@ def build(folder: Path, count: int, model: InBedder) -> Storage:
     """Build an index of synthetic vectors."""
     with REVIEWS.open(encoding="utf-8") as file:
         texts = [row["text"] for row in csv.DictReader(file)]
-    schema = build_schema(Rows([], [], {}), WIDTH)
+    schema = build_schema(Rows([], [], {}), WIDTH, WIDTH)
     storage = Storage.create(folder, schema, model.spec)
     draw = np.random.default_rng(0)
     centres = normalize_vectors(draw.normal(size=(CENTRES, WIDTH)).astype(np.float32))
     for start in range(0, count, BATCH):
         numbers = range(start, min(start + BATCH, count))
-        columns = {"id": [str(number) for number in numbers], "text": [f"{texts[n % len(texts)]} ({n})" for n in numbers]}
-        storage.append(
-            build_table({**columns, "generic": to_list_array(make_vectors(len(numbers), draw, centres))}, storage.table.schema)
-        )
+        columns: dict[str, Any] = {
+            "id": [str(number) for number in numbers],
+            "text": [f"{texts[n % len(texts)]} ({n})" for n in numbers],
+        }
+        vectors = make_vectors(len(numbers), draw, centres)
+        columns |= {"generic": to_list_array(vectors), "earlier_layer": to_list_array(vectors[:, ::-1], np.float16)}
+        storage.append(build_table(columns, storage.table.schema))
     storage.compact(timedelta(milliseconds=1))
     storage.make_indexes()
     storage.set_metadata("text", built="yes")
