@@ -43,7 +43,7 @@ def test_a_report_a_table_with_the_columns_and_saved_groups_are_written(index_fo
         (("i", " "), 2, "Invalid value for QUESTION: the question is empty"),
         (("i", "@unknown"), 2, "@unknown"),
         (("i", QUESTION, "-k", "many"), 2, "-k"),
-        (("i", QUESTION, "-k", "7"), 1, "k=7"),
+        (("i", QUESTION, "-k", "7"), 1, "a number from 1 to 6"),
         (("i", QUESTION, "--by", "price"), 1, "No column 'price'. The columns are: 'id', 'text', 'stars'."),
         (("i", QUESTION, "-o", "groups.txt"), 2, "give a file that ends in"),
         (("i", QUESTION, "--sample", "3"), 2, "50"),
