@@ -489,7 +489,7 @@ class InBedder:
         run_options = asdict(RunOptions(batch_size, show_progress_bar))
         options = run_options | asdict(vector_format) | {"precision": "float32"}
         if generic is None:
-            generic = encode_general(self, rows, **run_options, precision="float32")
+            generic = encode_general(self, rows, **options)
         generic = check_vectors("generic", generic, rows)
         if (second_model := self.pipeline.second_model) is not None:  # it is fast, and reads every text under the instruction
             generic = np.hstack([generic, second_model.encode(rows, instruction, **run_options)])

@@ -37,20 +37,21 @@ MIN_SAMPLE = 50
 """Minimum number of texts in the sample."""
 
 
-def encode_general(model: Encoder, texts: Sequence[str], **options: Any) -> Vectors:
+def encode_general(model: Encoder, texts: Sequence[str], *, truncate_dim: int | None = None, **options: Any) -> Vectors:
     """Embed texts without an instruction, for a map: with the base encoder's pooling "two-layers" where the model has one.
 
     Args:
         model: The model.
         texts: n texts.
-        **options: Keyword arguments of ``encode``.
+        truncate_dim: Number of leading dimensions to keep of a model without such a base encoder; a base encoder's are kept.
+        **options: Further keyword arguments of ``encode``.
 
     Returns:
         float32, shape (n, k). The first dimensions are those of ``model.encode(texts)``.
     """
     base = model.pipeline.base_encoder
     if base is None or TWO_LAYERS not in base.pipeline.backbone.poolings:
-        return model.encode(texts, **options)
+        return model.encode(texts, truncate_dim=truncate_dim, **options)
     return base.replace(pooling=TWO_LAYERS).encode(texts, **options)
 
 
