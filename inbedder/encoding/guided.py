@@ -37,6 +37,12 @@ MIN_SAMPLE = 50
 """Minimum number of texts in the sample."""
 
 
+def has_two_layers(model: Encoder) -> bool:
+    """Return whether a model has a base encoder with the pooling "two-layers"."""
+    base = model.pipeline.base_encoder
+    return base is not None and TWO_LAYERS in base.pipeline.backbone.poolings
+
+
 def encode_general(model: Encoder, texts: Sequence[str], *, truncate_dim: int | None = None, **options: Any) -> Vectors:
     """Embed texts without an instruction, for a map: with the base encoder's pooling "two-layers" where the model has one.
 
@@ -50,7 +56,7 @@ def encode_general(model: Encoder, texts: Sequence[str], *, truncate_dim: int | 
         float32, shape (n, k). The first dimensions are those of ``model.encode(texts)``.
     """
     base = model.pipeline.base_encoder
-    if base is None or TWO_LAYERS not in base.pipeline.backbone.poolings:
+    if base is None or not has_two_layers(model):
         return model.encode(texts, truncate_dim=truncate_dim, **options)
     return base.replace(pooling=TWO_LAYERS).encode(texts, **options)
 

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.embedder import InBedder
-from inbedder.encoding.guided import encode_general
+from inbedder.encoding.guided import encode_general, has_two_layers
 from inbedder.errors import InputError
 from inbedder.option_types import FormatKwargs
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import INSTRUCTED
-from inbedder.vectors.pooling import TWO_LAYERS
 from inbedder.vectors.vectors import Vectors, compute_row_cosines, normalize_vectors
 
 ADVICE = "Pass the model that it was built with, or build a new index."
@@ -69,8 +68,7 @@ def encode_two_layers(
         The vectors of ``encode_generic``, and those of the earlier layer, float32, shape (n, k); None if the model has no base
         encoder, or its vectors are to be short.
     """
-    base = model.base_encoder
-    if base is None or TWO_LAYERS not in base.backbone.poolings or model.options.encoding.truncate_dim is not None:
+    if not has_two_layers(model) or model.options.encoding.truncate_dim is not None:
         return encode_generic(model, texts, show_progress_bar), None
     vectors = encode_general(model, list(texts), precision="float32", show_progress_bar=show_progress_bar)
     generic, earlier = np.hsplit(vectors, 2)

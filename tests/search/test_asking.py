@@ -17,12 +17,12 @@ from inbedder.vectors.vectors import normalize_vectors
 from tests.search.conftest import QUESTION
 
 SAMPLE = 60
+THINGS = ("box", "lamp", "phone", "bed")
 ROWS = [
-    {"id": str(number), "text": f"The {thing} number {number} is broken", "shop": thing[0]}
+    {"id": str(4 * number + place), "text": f"The {thing} number {number} is broken", "shop": thing[0]}
     for number in range(30)
-    for thing in ("box", "lamp", "phone", "bed")
+    for place, thing in enumerate(THINGS)
 ]
-ROWS = [{**row, "id": str(number)} for number, row in enumerate(ROWS)]
 
 
 @pytest.fixture(scope="module")
