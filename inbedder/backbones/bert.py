@@ -1,7 +1,8 @@
-"""BERT with its masked-LM head, read and computed without transformers, whose import takes as long as torch's.
+"""BERT, with and without its masked-LM head, read and computed without transformers, whose import takes as long as torch's.
 
-Names of modules and weights, states and logits are those of transformers' ``BertForMaskedLM``: adapters, hooks and checkpoints
-fit both. The bundled models are read this way. Training, other models and other engines use transformers.
+Names of modules and weights, states and logits are those of transformers' ``BertForMaskedLM`` and ``BertModel``: adapters, hooks
+and checkpoints fit both. The bundled models and their base encoders are read this way. Training, other models and other engines
+use transformers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from safetensors.torch import load_file
@@ -142,11 +143,71 @@ class _Block(nn.Module):
         return output
 
 
-class _Body(nn.Module):
-    """BERT without its head and pooler."""
+class _Bert(nn.Module):
+    """What both models have in common: their configuration, and loading."""
+
+    base_model_prefix = "bert"
 
     def __init__(self, config: Any) -> None:
         super().__init__()
+        self.config = config
+
+    @classmethod
+    def from_pretrained(cls, folder: str, *, dtype: torch.dtype, **_options: Any) -> tuple[Self, dict[str, Any]]:
+        """Load the weights in a folder; return the model and transformers' report of missing, unexpected and misfit weights."""
+        with torch.device("meta"):
+            model = cls(BertConfig(Path(folder) / "config.json"))
+        tensors = load_file(Path(folder) / WEIGHTS)
+        if not any(name.startswith("bert.") for name in tensors):
+            tensors = {f"bert.{name}": tensor for name, tensor in tensors.items()}
+        if model.base_model is model:
+            tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
+        weights = {name: weight for name, weight in model.state_dict().items() if ".decoder." not in name}
+        missing = weights.keys() - tensors.keys()
+        misfits = [(name, tensors[name].shape, weights[name].shape) for name in weights.keys() - missing]
+        misfits = [misfit for misfit in misfits if misfit[1] != misfit[2]]
+        if not misfits:
+            values = {name: tensors[name].to(dtype) for name in weights.keys() - missing}
+            values |= {name: torch.zeros(weights[name].shape, dtype=dtype) for name in missing}
+            model.load_state_dict(values, strict=False, assign=True)
+            model.tie_weights()
+        unexpected = tensors.keys() - weights.keys()
+        return model, {"missing_keys": missing, "unexpected_keys": unexpected, "mismatched_keys": misfits}
+
+    def tie_weights(self) -> None:
+        """Let the head share the weights of the word embeddings."""
+
+    @property
+    def base_model(self) -> Any:
+        """The model without its head."""
+        return self
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the weights."""
+        return self.get_input_embeddings().weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.get_input_embeddings().weight.device
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embeddings."""
+        words: nn.Embedding = self.base_model.embeddings.word_embeddings
+        return words
+
+    def get_output_embeddings(self) -> Any:
+        """Return the last linear layer of the head, or None."""
+        return None
+
+
+class BertModel(_Bert):
+    """BERT without its head and pooler; ``model(...)[0]`` are the states of the last layer."""
+
+    def __init__(self, config: Any) -> None:
+        """Build a model without values."""
+        super().__init__(config)
         self.embeddings = _Embeddings(config)
         blocks = nn.ModuleList(_Block(config, layer) for layer in range(config.num_hidden_layers))
         self.encoder = nn.ModuleDict({"layer": blocks})
@@ -184,59 +245,26 @@ class _Head(nn.Module):
         return output
 
 
-class BertForMaskedLM(nn.Module):
+class BertForMaskedLM(_Bert):
     """BERT with its masked-LM head; ``model(...)`` has ``logits``, shape (batch, positions, vocabulary)."""
 
-    base_model_prefix = "bert"
-
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: Any) -> None:
         """Build a model without values."""
-        super().__init__()
-        self.config, self.bert, self.cls = config, _Body(config), nn.ModuleDict({"predictions": _Head(config)})
-
-    @classmethod
-    def from_pretrained(cls, folder: str, *, dtype: torch.dtype, **_options: Any) -> tuple[BertForMaskedLM, dict[str, Any]]:
-        """Load the weights in a folder; return the model and transformers' report of missing, unexpected and misfit weights."""
-        with torch.device("meta"):
-            model = cls(BertConfig(Path(folder) / "config.json"))
-        tensors = load_file(Path(folder) / WEIGHTS)
-        prefix = "" if any(name.startswith("bert.") for name in tensors) else "bert."
-        tensors = {prefix + name: tensor for name, tensor in tensors.items()}
-        weights = {name: weight for name, weight in model.state_dict().items() if ".decoder." not in name}
-        missing = weights.keys() - tensors.keys()
-        misfits = [(name, tensors[name].shape, weights[name].shape) for name in weights.keys() - missing]
-        misfits = [misfit for misfit in misfits if misfit[1] != misfit[2]]
-        if not misfits:
-            values = {name: tensors[name].to(dtype) for name in weights.keys() - missing}
-            values |= {name: torch.zeros(weights[name].shape, dtype=dtype) for name in missing}
-            model.load_state_dict(values, strict=False, assign=True)
-            head = model.get_output_embeddings()
-            head.weight, head.bias = model.get_input_embeddings().weight, model.cls["predictions"].bias
-        unexpected = tensors.keys() - weights.keys()
-        return model, {"missing_keys": missing, "unexpected_keys": unexpected, "mismatched_keys": misfits}
+        super().__init__(config)
+        self.bert, self.cls = BertModel(config), nn.ModuleDict({"predictions": _Head(config)})
 
     @property
-    def base_model(self) -> nn.Module:
+    def base_model(self) -> Any:
         """The model without its head."""
         return self.bert
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of the weights."""
-        return self.get_input_embeddings().weight.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the weights."""
-        return self.get_input_embeddings().weight.device
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the word embeddings."""
-        words: nn.Embedding = self.bert.embeddings.word_embeddings
-        return words
+    def tie_weights(self) -> None:
+        """Let the head share the weights of the word embeddings."""
+        head = self.get_output_embeddings()
+        head.weight, head.bias = self.get_input_embeddings().weight, self.cls["predictions"].bias
 
     def get_output_embeddings(self) -> Any:
-        """Return the last linear layer."""
+        """Return the last linear layer of the head."""
         return self.cls["predictions"].decoder
 
     def forward(self, **inputs: Any) -> Any:

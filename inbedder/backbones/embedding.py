@@ -35,6 +35,7 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from torch import Tensor
 from torch.nn import functional as F
 
+from inbedder.backbones.bert import BertConfig, BertModel
 from inbedder.backbones.hub import SETTINGS_FILE, ModelFiles, Settings
 from inbedder.backbones.learned_tokens import read_projections
 from inbedder.backbones.padding_check import split_by_length
@@ -78,7 +79,9 @@ def build_embedding_backbone(loaded: LoadedModel, options: ModelOptions) -> tupl
 
 
 def choose_encoder_class(config: PretrainedConfig) -> Any:
-    """Choose the transformers class that loads a model without its head, and only the encoder of an encoder-decoder."""
+    """Choose the class that loads a model without its head, and only the encoder of an encoder-decoder."""
+    if isinstance(config, BertConfig):
+        return BertModel
     from transformers import AutoModel, AutoModelForTextEncoding
     from transformers.models.auto import modeling_auto
 

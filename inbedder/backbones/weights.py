@@ -23,7 +23,7 @@ from inbedder.backbones.adapters import (
     read_config,
     with_adapter,
 )
-from inbedder.backbones.bert import BertConfig, BertForMaskedLM, can_read
+from inbedder.backbones.bert import BertConfig, BertForMaskedLM, BertModel, can_read
 from inbedder.backbones.file_checks import (
     check_json_files,
     check_not_adapter,
@@ -122,7 +122,7 @@ def choose_dtype(options: ModelOptions, device: torch.device) -> torch.dtype:
 def find_model(base: ModelFiles, options: ModelOptions, *, reads_own: bool = False) -> ResolvedModel:
     """Read everything except the weights of an opened model, or of an opened adapter and its base.
 
-    With ``reads_own``, a bundled model of late interaction is read without transformers (``bert``).
+    With ``reads_own``, a bundled model of late interaction or its base encoder is read without transformers (``bert``).
     """
     settings, adapter = read_settings(base), find_adapter_folder(base)
     check_checksums(base.find)
@@ -138,7 +138,8 @@ def find_model(base: ModelFiles, options: ModelOptions, *, reads_own: bool = Fal
     hub_kwargs["trust_remote_code"] = options.trust_remote_code and adapter is None  # trust is not handed on
     check_json_files(base)
     is_plain = options.quantization is None and not options.is_onnx
-    is_own = reads_own and is_plain and bool(settings.late_interaction) and can_read(base)
+    is_encoder = options.kind == "embedding" and adapter is None
+    is_own = reads_own and is_plain and (settings.late_interaction or is_encoder) and can_read(base)
     config = _read("config.json", base.name, lambda: _read_config(base, is_own, hub_kwargs))
     check_weights(base, getattr(config, "transformers_weights", None))
     files = WeightFiles.of(base, adapter, modules=options.kind == "embedding")
@@ -263,7 +264,7 @@ def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any], list[P
 def _read_weights(base: str, source: str, model_class: Any, kwargs: dict[str, Any], *, quiet: bool) -> tuple[Any, set[str]]:
     """Read a model's weights; return the model and the names of weights missing from its checkpoint."""
     try:
-        with nullcontext() if model_class is BertForMaskedLM else silence_transformers(quiet):
+        with nullcontext() if model_class in (BertModel, BertForMaskedLM) else silence_transformers(quiet):
             model, info = model_class.from_pretrained(source, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs)
     except SafetensorError as error:
         raise ModelError(f"The weights of {base} are damaged ({error}). Download them again.") from error

@@ -10,7 +10,6 @@ import typer
 from inbedder.cli.assign import Save, check_save_folders
 from inbedder.cli.cluster_output import Title, choose_title, write_results
 from inbedder.cli.crosstab_tables import CrossTabOptions, CrossTabulation
-from inbedder.cli.light_imports import skip_unused_imports
 from inbedder.cli.shared_options import (
     TABLE_TYPES,
     GuardCells,
@@ -56,7 +55,7 @@ def ask(
     check_outputs(output, (".html", *TABLE_TYPES), str(index))
     count = parse_group_count(k)
     check_save_folders(save, 1)
-    with time_stage("loading"), skip_unused_imports():
+    with time_stage("loading"):
         from inbedder.io.tables import make_table
         from inbedder.search.asking import group_rows, read_rows_to_group
         from inbedder.search.index import Index

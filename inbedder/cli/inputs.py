@@ -6,7 +6,7 @@ import gc
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.light_imports import skip_unused_imports
 from inbedder.cli.shared_options import INPUT, TextColumn, print_message, print_text_columns
 from inbedder.errors import format_count
 from inbedder.runtime.timings import time_stage
@@ -29,13 +28,9 @@ if TYPE_CHECKING:
 def load_embedder(model: str, **options: Any) -> InBedder:
     """Load a model and print its dtype and device."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from inbedder.models.bundled import BERT_MODELS
-
-    needs_transformers = model not in BERT_MODELS
-    is_plain = not str(options.get("backbone")).startswith("vllm") and options.get("quantization") is None  # these compile
     gc.disable()  # what is imported stays
     try:
-        with time_stage("loading"), skip_unused_imports() if needs_transformers and is_plain else nullcontext():
+        with time_stage("loading"):
             from inbedder.embedder import InBedder
 
             embedder = InBedder(model, **options)

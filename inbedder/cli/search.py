@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.inputs import TableOptions, load_embedder
-from inbedder.cli.light_imports import skip_unused_imports
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.parameters import with_expanded_arguments
 from inbedder.cli.shared_options import CONTROL_ESCAPES, Input, Instruction, Model, print_message, print_result
@@ -48,7 +47,7 @@ def build(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Build an index."""
-    with time_stage("loading"), skip_unused_imports():
+    with time_stage("loading"):
         from inbedder.search.index import Index
         from inbedder.search.lance_engine import import_lancedb
         from inbedder.search.storage import Storage
@@ -147,13 +146,12 @@ def search(
         share: float | str = weight if weight == "auto" else float(weight)
     except ValueError as error:
         raise typer.BadParameter("give a number from 0 to 1, or auto.", param_hint="--weight") from error
-    with skip_unused_imports():
-        from inbedder.search.index import Index
+    from inbedder.search.index import Index
 
-        opened_index = Index.open(index)
-        rows = opened_index.search(query, instruction, k, candidates, sql_filter, hybrid, weight=share)
-        if "answer" in rows.columns and instruction is not None:
-            print_message(f"The answer about the query: {opened_index.model.answer(query, instruction)[0]}")
+    opened_index = Index.open(index)
+    rows = opened_index.search(query, instruction, k, candidates, sql_filter, hybrid, weight=share)
+    if "answer" in rows.columns and instruction is not None:
+        print_message(f"The answer about the query: {opened_index.model.answer(query, instruction)[0]}")
     if as_json:
         for record in json.loads(rows.to_json(orient="records", date_format="iso")):
             print_result(json.dumps(record, allow_nan=False))

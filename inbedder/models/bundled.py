@@ -31,8 +31,6 @@ DESCRIPTIONS = {
 """One line on each bundled model."""
 NEED_MINI_BASE = ("mini", "small", "medium")
 """The models that read all-MiniLM-L6-v2; the decoders append the vectors of mini."""
-BERT_MODELS = ("mini", "multilingual")
-"""The models that are read without transformers (``backbones.bert``)."""
 MIN_SPELLING_SIMILARITY = 0.8
 """difflib's ratio of a name to a bundled one from which it is a misspelling; t5-small, on the hub, has 0.77 to small."""
 BASE_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
@@ -107,7 +105,7 @@ def is_checked_base(folder: str) -> bool:
 
 
 def is_bundled_base(folder: Path) -> bool:
-    """Return whether a folder is the base of one of ``BERT_MODELS``."""
+    """Return whether a folder is the base of ``mini`` or ``multilingual``, which are read without transformers."""
     return is_checked_base(str(folder)) or folder == find_installed_folder(BASE_OF["multilingual"])
 
 

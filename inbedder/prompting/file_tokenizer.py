@@ -14,6 +14,9 @@ FILES = ("tokenizer.json", "tokenizer_config.json")
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """The special tokens that tokenizer_config.json names, in transformers' order."""
 
+NO_LIMIT = 10**30
+"""transformers' number of tokens of a tokenizer without a limit."""
+
 
 class Encoded(dict[str, Any]):
     """Token ids under "input_ids", and the encodings that hold them."""
@@ -41,6 +44,7 @@ class FileTokenizer:
         self.backend_tokenizer.no_padding()
         self.backend_tokenizer.no_truncation()
         config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        self.model_max_length: int = config.get("model_max_length") or NO_LIMIT
         tokens = {role: config.get(f"{role}_token") for role in ROLES}
         tokens = {role: token["content"] if isinstance(token, dict) else token for role, token in tokens.items()}
         for role, token in tokens.items():

@@ -23,17 +23,8 @@ from scripts.bench.benchmark_inputs import RESULTS
 from scripts.bench.harness import REVIEWS, describe_run, make_parser, time_in_turn, write_results
 
 QUESTION = "Do they love animals?"
-UNUSED = (
-    "torch._dynamo",
-    "torch._inductor",
-    "torch.distributed.tensor",
-    "transformers.generation.continuous_batching",
-    "lance_namespace",
-    "sklearn",
-    "scipy.optimize",
-)
-MAX_PLACEHOLDERS = 12
-"""Maximum number of modules of an unused package that count as placeholders (``inbedder.cli.light_imports``)."""
+UNUSED = ("transformers", "torch._dynamo", "torch._inductor", "sklearn", "scipy.optimize")
+"""Packages that no command on one row with ``mini`` needs."""
 IMPORT_LINE = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s*(\S+)")
 
 
@@ -57,7 +48,7 @@ def describe_imports(lines: str) -> dict[str, Any]:
     return {
         "modules": len(imports),
         "import_ms": {package: round(total / 1000) for package, total in packages.most_common(8)},
-        "unused_modules": [name for name in UNUSED if sum(one.startswith(f"{name}.") for one in names) > MAX_PLACEHOLDERS],
+        "unused_modules": [name for name in UNUSED if name in names],
     }
 
 

@@ -18,6 +18,7 @@ from inbedder import InBedder
 model = InBedder("mini")
 model.answer(["I love cats"], "What do they love?", n=2, temperature=1.0)
 model.encode(["I love cats"], "What do they love?")
+model.encode(["I love cats"])
 print([name for name in ("transformers", "torch._dynamo", "sympy", "httpx2", "httpx") if name in sys.modules])
 """
 needs_base = pytest.mark.skipif(BASE is None, reason="needs inbedder[mini]")
@@ -57,6 +58,19 @@ def test_a_model_is_that_of_transformers(late_adapter, monkeypatch, dtype):
     assert model.answer(TEXTS, INSTRUCTIONS[0]) == expected.answer(TEXTS, INSTRUCTIONS[0])
     sampling = {"n": 3, "temperature": 1.0, "seed": 5}
     assert model.answer(TEXTS, INSTRUCTIONS[0], **sampling) == expected.answer(TEXTS, INSTRUCTIONS[0], **sampling)
+
+
+@pytest.mark.parametrize("kind", ["headless-bert", "bert"])
+def test_a_base_encoder_is_that_of_transformers(make_model, monkeypatch, kind):
+    folder = make_model(kind)
+    expected = InBedder(folder, backbone="embedding", dtype="float32")
+    monkeypatch.setattr(bert, "is_bundled_base", lambda _folder: True)
+    model = InBedder(folder, backbone="embedding", dtype="float32")
+    assert isinstance(model.backbone.model, bert.BertModel)
+    assert hash_settings(model.backbone) == hash_settings(expected.backbone)
+    assert model.backbone.position_limit == expected.backbone.position_limit
+    for options in ({"pooling": "text-mean"}, {"pooling": "cls", "layer": 1}, {"pooling": "two-layers"}):
+        assert_close(model.replace(**options).encode(TEXTS), expected.replace(**options).encode(TEXTS), 1e-6)
 
 
 @needs_base
