@@ -76,6 +76,14 @@ Atlas = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+AskInPage = Annotated[
+    bool,
+    typer.Option(
+        "--ask-in-page",
+        help="Write the model into the report: it answers further questions offline, in the browser, and has 24 MB more.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 
 @with_timings
@@ -92,6 +100,7 @@ def cluster(
     split: Split = None,
     save: Save = None,
     atlas: Atlas = None,
+    ask_in_page: AskInPage = False,
     label_column: LabelColumns = None,
     title: Title = None,
     mark_words: MarkWords = False,
@@ -112,6 +121,8 @@ def cluster(
         raise typer.BadParameter("it maps vectors of one wording; leave it out with --one-question.", param_hint="--guided")
     if split is not None and top > 1:
         raise typer.BadParameter("with --split the table has the shares of all groups; leave it out.", param_hint="--top")
+    if ask_in_page and all(path.suffix.lower() != ".html" for path in output):
+        raise typer.BadParameter("it is for a report: add -o report.html, or leave it out.", param_hint="--ask-in-page")
     check_save_folders(save, groupings)
     table = table_options.read(source)
     from inbedder.grouping.document_parts import parse_unit, split_documents
@@ -125,6 +136,10 @@ def cluster(
     if cluster_options.get("exact"):
         model_options = {"dtype": "float64", **model_options}
     embedder = load_embedder(model, **model_options)
+    if ask_in_page:
+        from inbedder.grouping.report.further_questions import check_page_model
+
+        check_page_model(embedder)
     options = {**cluster_options, "given_labels": labels, "model": embedder, "batch_size": batch_size}
     with time_stage("groups"):
         results = _cluster_texts(texts_table.texts, instructions, counts, one_question, guided, options)
@@ -146,6 +161,7 @@ def cluster(
         guard_cells=guard_cells,
         top=top,
         atlas=atlas,
+        page_model=embedder if ask_in_page else None,
     )
 
 

@@ -17,6 +17,7 @@ from inbedder.runtime.timings import time_stage
 
 if TYPE_CHECKING:
     from inbedder.cli.crosstab_tables import CrossTabulation
+    from inbedder.embedder import InBedder
     from inbedder.grouping.clustering import ClusterResult
     from inbedder.grouping.document_parts import DocumentParts
     from inbedder.grouping.grouped_texts import LabelAgreement
@@ -62,6 +63,7 @@ def write_groups(
     parts: DocumentParts | None = None,
     top: int = 1,
     atlas: Path | None = None,
+    page_model: InBedder | None = None,
 ) -> None:
     """Write reports, tables and the map, and print the groups. A table is the input and columns of ``make_group_columns``."""
     from inbedder.grouping.document_parts import make_document_columns
@@ -84,6 +86,7 @@ def write_groups(
                     "timelines": timelines,
                     "numbers": numbers,
                     "parts": parts,
+                    "page_model": page_model,
                 }
                 save_report(results, path, title=title, **tables_and_rows)
             else:

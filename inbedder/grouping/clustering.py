@@ -131,18 +131,19 @@ class ClusterResult(EditableGroups):
         result = cluster([self.texts[row] for row in rows], instruction, embedder, k, **options)
         return self._split_into(number, rows, result)
 
-    def save_html(self, path: str | os.PathLike[str]) -> None:
+    def save_html(self, path: str | os.PathLike[str], *, page_model: InBedder | None = None) -> None:
         """Write a self-contained HTML report.
 
         Args:
             path: Path of the report; an existing file is replaced.
+            page_model: ``mini``, to write it into the page, which then answers further questions by itself and has 24 MB more.
 
         Raises:
-            InputError: If the file cannot be written.
+            InputError: If the file cannot be written, or the model cannot be in a page.
         """
         from inbedder.grouping.report.page import save_report
 
-        save_report([self], path)
+        save_report([self], path, page_model=page_model)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Save the groups; ``Grouping.load(folder)`` assigns new texts to them.

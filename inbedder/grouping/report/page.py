@@ -17,6 +17,7 @@ from inbedder.errors import InputError
 from inbedder.grouping.compare.crosstab import CrossTable, crosstab
 from inbedder.grouping.grouped_texts import deduplicate_group_names
 from inbedder.grouping.report import page_data
+from inbedder.grouping.report.further_questions import make_page_model
 from inbedder.grouping.report.maps import HEIGHT, WIDTH
 from inbedder.grouping.report.views import DARK, LIGHT, make_views
 from inbedder.io.files import atomic_write
@@ -24,6 +25,7 @@ from inbedder.io.outputs import import_jinja2
 from inbedder.prompting.tokenization import clean_text
 
 if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
     from inbedder.grouping.compare.timelines import Timeline
     from inbedder.grouping.document_parts import DocumentParts
     from inbedder.grouping.grouped_texts import GroupedTexts
@@ -39,9 +41,10 @@ SCRIPT_PARTS = (
     "cross_tables",
     "merge_tables",
     "charts",
+    "ask",
     "address",
 )
-"""The files of the page's script in their order; they share one scope."""
+"""The files of the page's script in their order; they share one scope. "ask" is for pages with a model."""
 
 
 def save_report(
@@ -53,6 +56,7 @@ def save_report(
     timelines: Sequence[Timeline] = (),
     numbers: Sequence[int] | None = None,
     parts: DocumentParts | None = None,
+    page_model: InBedder | None = None,
 ) -> None:
     """Write the report of one or several groupings of one corpus.
 
@@ -64,13 +68,22 @@ def save_report(
         timelines: Timelines from ``make_timelines``.
         numbers: Row number of each text, n; None counts from 1.
         parts: The documents whose parts the texts are, or None.
+        page_model: ``mini``, to write it into the page, which then answers further questions by itself and has 24 MB more.
 
     Raises:
-        InputError: If there is nothing to report, the texts differ, or the file cannot be written.
+        InputError: If there is nothing to report, the texts differ, the model cannot be in a page, or the file cannot be written.
     """
     if cross_tables is None and not timelines:  # otherwise the tables already hold the groups' names
         results = deduplicate_group_names(results)
-    page = render_report(results, title=title, cross_tables=cross_tables, timelines=timelines, numbers=numbers, parts=parts)
+    page = render_report(
+        results,
+        title=title,
+        cross_tables=cross_tables,
+        timelines=timelines,
+        numbers=numbers,
+        parts=parts,
+        page_model=page_model,
+    )
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8", newline="\n")
 
@@ -83,6 +96,7 @@ def render_report(
     timelines: Sequence[Timeline] = (),
     numbers: Sequence[int] | None = None,
     parts: DocumentParts | None = None,
+    page_model: InBedder | None = None,
 ) -> str:
     """Render the report of one or several groupings of one corpus.
 
@@ -93,12 +107,13 @@ def render_report(
         timelines: Timelines from ``make_timelines``.
         numbers: Row number of each text, n; None counts from 1.
         parts: The documents whose parts the texts are, or None.
+        page_model: ``mini``, to write it into the page, which then answers further questions by itself and has 24 MB more.
 
     Returns:
         HTML that encodes as UTF-8.
 
     Raises:
-        InputError: If there is nothing to report, or the texts or groupings differ.
+        InputError: If there is nothing to report, the texts or groupings differ, or the model cannot be in a page.
     """
     if not results or not results[0].texts:
         raise InputError("There is nothing to report: cluster at least one text under at least one instruction.")
@@ -134,6 +149,7 @@ def render_report(
         data=page_data.collect_page_data(
             results, views, dimensions, all_heatmaps, row_ids, numbers or range(1, len(texts) + 1), parts
         ),
+        ask=None if page_model is None else make_page_model(page_model, [texts[row] for row in row_ids]),
         light=LIGHT,
         dark=DARK,
         size=(WIDTH, HEIGHT),
@@ -156,7 +172,9 @@ def _fill_template(**values: object) -> str:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
-    script = "(() => {\n" + "\n".join(read(f"script/{part}.js") for part in SCRIPT_PARTS) + "})();"
+    script = (
+        "(() => {\n" + "\n".join(read(f"script/{part}.js") for part in SCRIPT_PARTS if part != "ask" or values["ask"]) + "})();"
+    )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()  # the policy allows only this script
     template = environment.get_template("page.html.j2")
     return clean_text(template.render(script=Markup(script), digest=digest, style=Markup(read("page.css")), **values))

@@ -32,7 +32,7 @@ const describeAddress = () => {
     if (category >= 0) values.set('group', category + 1);
   } else if (shownTab === textsTab) {
     selects.forEach((select, i) => { if (select.value !== '') values.set('filter-' + (i + 1), Number(select.value) + 1); });
-    if (area) values.set('map', area.view + 1);
+    if (area && !area.label) values.set('map', area.view + 1);
   }
   if (area && area.rows.length) values.set('rows', formatRows(area.rows));
   if (search.value.trim()) values.set('search', search.value.trim());
@@ -54,7 +54,7 @@ const readAddress = () => {
   search.value = values.get('search') || '';
   if (index === textsTab) {
     selects.forEach((select, i) => { select.selectedIndex = read('filter-' + (i + 1), select.options.length - 1) + 1; });
-    if (rows.length) selection = { view: Math.max(0, read('map', views.length)), rows };
+    if (rows.length) selection = { view: Math.max(0, read('map', views.length)), rows, label: values.has('map') ? '' : countLabel(rows.length, 'row') };
   }
   openTab(index);
   applyFilters();

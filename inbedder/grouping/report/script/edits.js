@@ -1,7 +1,7 @@
 // Changes of the groups
 const LISTED_ANSWERS = 6, LISTED_EXAMPLES = 5, SHOWN_EXAMPLES = 3;
-const groupEdits = findAll('.cards').map((cards, view) => {
-  const names = dimensions[view].names, panel = panels[view], bar = find('.changes', panel), articles = findAll('article', cards);
+const groupEdits = views.map((_, view) => {
+  const names = dimensions[view].names, panel = panels[view], bar = find('.changes', panel), cards = find('.cards', panel), articles = findAll('article', cards);
   const legend = findAll('.legend li:not(.branch)', panel);
   const mergedInto = names.map((_, i) => i), newNames = {}, { categoryOf } = dimensions[view], categoriesAtFirst = [...categoryOf];
   const namesAtFirst = names.filter((_, i) => dimensions[view].colours[i] !== 'none');

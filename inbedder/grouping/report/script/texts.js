@@ -47,7 +47,7 @@ const applyFilters = () => {
   body.replaceChildren();
   listMore();
   const filters = selects.flatMap((select, i) => categories[i] < 0 ? [] : [dimensions[i].title + ' “' + select.selectedOptions[0].text + '”']);
-  if (selection) filters.push((new Set(selection.rows.map(row => views[selection.view].markOf[row])).size === 1 ? 'one place' : 'an area') + ' on the map of ' + views[selection.view].question);
+  if (selection) filters.push(selection.label || (new Set(selection.rows.map(row => views[selection.view].markOf[row])).size === 1 ? 'one place' : 'an area') + ' on the map of ' + views[selection.view].question);
   if (found) filters.push('with “' + search.value.trim() + '”');
   find('.match-count').textContent = matches.length.toLocaleString('en') + ' of ' + countLabel(texts.length, 'text')
     + (filters.length ? ' — ' + filters.join(' · ') : '');
