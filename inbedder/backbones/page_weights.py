@@ -51,12 +51,15 @@ class PageTensor(NamedTuple):
     levels: int | None
 
 
-def make_page_weights(options: ModelOptions, token_ids: Sequence[int]) -> tuple[list[tuple[str, int, int, bool]], bytes]:
+def make_page_weights(
+    options: ModelOptions, token_ids: Sequence[int], num_positions: int
+) -> tuple[list[tuple[str, int, int, bool]], bytes]:
     """Make the weights of a page.
 
     Args:
         options: A model of late interaction without a language filter.
         token_ids: The tokens that the page keeps, v ids.
+        num_positions: Number of positions that the page keeps.
 
     Returns:
         For each tensor name, rows, columns and whether it is integers; and all values in this order, compressed: int8 rows
@@ -68,7 +71,7 @@ def make_page_weights(options: ModelOptions, token_ids: Sequence[int]) -> tuple[
     assert loaded.text_reader is not None  # it has late interaction
     shapes: list[tuple[str, int, int, bool]] = []
     parts: list[Any] = []
-    for name, weight, levels in _list_tensors(loaded.text_reader.model, loaded.model, torch.tensor(token_ids)):
+    for name, weight, levels in _list_tensors(loaded.text_reader.model, loaded.model, torch.tensor(token_ids), num_positions):
         values = weight.detach()
         shapes.append((name, len(values), values.shape[1], levels is not None))
         parts.extend([values.numpy().astype("<f4")] if levels is None else _round_rows(values, levels))
@@ -81,12 +84,12 @@ def _round_rows(values: Tensor, levels: int) -> list[Any]:
     return [(values / scales[:, None]).round().numpy().astype(np.int8), scales.numpy().astype("<f4")]
 
 
-def _list_tensors(text_model: Any, model: Any, token_ids: Tensor) -> Iterator[PageTensor]:
+def _list_tensors(text_model: Any, model: Any, token_ids: Tensor, num_positions: int) -> Iterator[PageTensor]:
     """List the tensors of a model: what both sides share, what each side has, and the answer head."""
     words = text_model.get_input_embeddings().weight
     embeddings, predictions = text_model.base_model.embeddings, model.get_submodule("cls.predictions")
     yield PageTensor("words", words[token_ids], LEVELS)
-    yield PageTensor("positions", embeddings.position_embeddings.weight, SMALL_MATRIX_LEVELS)
+    yield PageTensor("positions", embeddings.position_embeddings.weight[:num_positions], SMALL_MATRIX_LEVELS)
     yield PageTensor("head", predictions.get_submodule("transform.dense").weight, SMALL_MATRIX_LEVELS)
     yield PageTensor("head.bias", predictions.get_submodule("transform.dense").bias[None], None)
     yield from _list_norm("head.norm", predictions.get_submodule("transform.LayerNorm"))

@@ -40,7 +40,7 @@ def round_model(backbone: Any, tensors: dict[str, Any], token_ids: Sequence[int]
     put(backbone.model.get_submodule("cls.predictions.transform.dense"), tensors["head"])
     for body, side in ((backbone.text_body, "text"), (backbone.body, "pair")):
         put(body.embeddings.word_embeddings, tensors["words"], list(token_ids))
-        put(body.embeddings.position_embeddings, tensors["positions"])
+        put(body.embeddings.position_embeddings, tensors["positions"], slice(len(tensors["positions"])))
         for number, block in enumerate(body.get_submodule("encoder.layer").children()):
             for part, path in PARTS.items():
                 if (name := f"{number}.{part}") in tensors:

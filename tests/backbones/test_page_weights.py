@@ -19,9 +19,10 @@ def models(late_adapter):
 
 def test_rounded_weights_are_within_half_a_level(models):
     options, text_body, _ = models
-    tensors = read_tensors(*make_page_weights(options, [5, 3, 7]))
+    tensors = read_tensors(*make_page_weights(options, [5, 3, 7], 6))
     words = text_body.embeddings.word_embeddings.weight.detach().numpy()[[5, 3, 7]]
     assert tensors["words"].shape == words.shape
+    assert len(tensors["positions"]) == 6
     assert (np.abs(tensors["words"] - words) <= np.abs(words).max(1, keepdims=True) / page_weights.LEVELS / 1.99).all()
     layer = text_body.get_submodule("encoder.layer.0.intermediate.dense").weight.detach().numpy()
     limit = np.abs(layer).max(1, keepdims=True) / page_weights.FINE_LEVELS / 1.99
@@ -32,7 +33,7 @@ def test_base_and_factors_give_the_adapted_weights(models, monkeypatch):
     options, _, model = models
     monkeypatch.setattr(page_weights, "LEVELS", 127)
     monkeypatch.setattr(page_weights, "FINE_LEVELS", 127)
-    tensors = read_tensors(*make_page_weights(options, [1]))
+    tensors = read_tensors(*make_page_weights(options, [1], 6))
     for part, path in page_weights.PARTS.items():
         if f"1.{part}.up" in tensors:
             merged = tensors[f"1.{part}"] + tensors[f"1.{part}.up"].T @ tensors[f"1.{part}.down"]
@@ -43,4 +44,4 @@ def test_base_and_factors_give_the_adapted_weights(models, monkeypatch):
 
 
 def test_weights_are_the_same_bytes_each_time(models):
-    assert make_page_weights(models[0], [1, 2]) == make_page_weights(models[0], [1, 2])
+    assert make_page_weights(models[0], [1, 2], 6) == make_page_weights(models[0], [1, 2], 6)

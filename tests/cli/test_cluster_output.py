@@ -222,3 +222,25 @@ def test_the_parts_of_documents_are_grouped_and_shares_written(folder, monkeypat
     assert rows[1]["groups"].endswith(" 100%")
     page = (folder / "p.html").read_text("utf-8")
     assert '"texts":["a b","c d","e f"]' in page and '"numbers":[1,1,2]' in page and '"shares":["' in page
+
+
+def test_a_page_holds_the_model_that_answers_further_questions(folder, monkeypatch, late_adapter):
+    write_csv(folder / "t.csv")
+    options = ("--text-column", "review", "-i", "What?", "-k", "2", "--model", str(late_adapter), "--ask-in-page")
+    assert run(monkeypatch, "cluster", "t.csv", *options, "-o", "page.html", "-o", "out.csv") == 0
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert page.count('id="ask-weights"') == page.count("'wasm-unsafe-eval'") == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "output", "reason"), [("bert", "page.html", "Only mini"), ("late", "out.csv", "-o report.html")]
+)
+def test_a_model_that_does_not_fit_a_page_is_refused_first(
+    folder, monkeypatch, make_model, late_adapter, capsys, model, output, reason
+):
+    write_csv(folder / "t.csv")
+    name = str(late_adapter) if model == "late" else make_model(model)
+    options = ("--text-column", "review", "-i", "What?", "--model", name, "--ask-in-page", "-o", output)
+    assert run(monkeypatch, "cluster", "t.csv", *options) != 0
+    assert reason in " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert not (folder / output).exists()

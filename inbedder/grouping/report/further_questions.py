@@ -110,7 +110,7 @@ def make_page_model(model: InBedder, texts: Sequence[str]) -> PageModel:
     latin_ids = {number for number, token in tokens.items() if not _FOREIGN_OR_UNUSED.search(token)}
     kept_ids = sorted(latin_ids.union(tokenizer.all_special_ids, *ids_of_texts))
     new_ids = {number: position for position, number in enumerate(kept_ids)}
-    shapes, weights = make_page_weights(model.pipeline.options.model, kept_ids)
+    shapes, weights = make_page_weights(model.pipeline.options.model, kept_ids, MAX_TOKENS + 1 + backbone.mask_length)
     config = backbone.model.config
     data = {
         "rows": rows,
