@@ -36,7 +36,7 @@ ROWS = 1000
 WAIT_MS = 300_000
 
 
-class Asked(NamedTuple):
+class Criterion(NamedTuple):
     """A question about a set, and the column with its labels."""
 
     question: str
@@ -44,8 +44,11 @@ class Asked(NamedTuple):
 
 
 SETS = {
-    "airline_tweets/all": (Asked("Which airline is it about?", "airline"), Asked("How does the writer feel?", "sentiment")),
-    "clinc150/test": (Asked("What is the topic?", "domain"), Asked("What does the user want?", "domain")),
+    "airline_tweets/all": (
+        Criterion("Which airline is it about?", "airline"),
+        Criterion("How does the writer feel?", "sentiment"),
+    ),
+    "clinc150/test": (Criterion("What is the topic?", "domain"), Criterion("What does the user want?", "domain")),
 }
 
 
@@ -71,19 +74,21 @@ def ask(page: Page, question: str, groups: int) -> tuple[float, list[tuple[int, 
     return seconds, [rows[number] for number in sorted(rows)]
 
 
-def measure(page: Page, asked: Asked, rows: list[dict[str, Any]], model: InBedder) -> dict[str, Any]:
+def measure(page: Page, criterion: Criterion, rows: list[dict[str, Any]], model: InBedder) -> dict[str, Any]:
     """Compare the page's answers and groups with the model's."""
-    texts, labels = [row["text"] for row in rows], [str(row[asked.column]) for row in rows]
+    texts, labels = [row["text"] for row in rows], [str(row[criterion.column]) for row in rows]
     count = len(set(labels))
-    seconds, given = ask(page, asked.question, count)
-    vectors, answers = model.encode(texts, asked.question), model.answer(texts, asked.question)
+    seconds, page_rows = ask(page, criterion.question, count)
+    vectors, answers = model.encode(texts, criterion.question), model.answer(texts, criterion.question)
     groups = KMeans(count, n_init=5, random_state=0).fit_predict(vectors)
     return {
-        "question": asked.question,
-        "labels": asked.column,
+        "question": criterion.question,
+        "labels": criterion.column,
         "seconds": round(seconds, 1),
-        "same_answers": round(100 * float(np.mean([answer == own for (_, answer), own in zip(given, answers, strict=True)])), 1),
-        "v_measure": round(100 * v_measure_score(labels, [group for group, _ in given]), 1),
+        "same_answers": round(
+            100 * float(np.mean([answer == expected for (_, answer), expected in zip(page_rows, answers, strict=True)])), 1
+        ),
+        "v_measure": round(100 * v_measure_score(labels, [group for group, _ in page_rows]), 1),
         "own_v_measure": round(100 * v_measure_score(labels, groups), 1),
     }
 
@@ -98,7 +103,7 @@ def main() -> None:
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=chromium, args=["--disable-gpu", "--no-sandbox"]) as browser,
     ):
-        for name, questions in SETS.items():
+        for name, criteria in SETS.items():
             rows, path = read_rows(options.data / f"{name}.jsonl.gz"), Path(folder) / "page.html"
             cluster([row["text"] for row in rows], "What is it about?", model=model, k=5).save_html(path, page_model=model)
             page = browser.new_page()
@@ -106,7 +111,7 @@ def main() -> None:
             page.click("#tab-ask")
             tokens = page.evaluate("JSON.parse(document.getElementById('ask-data').textContent).texts.flat().length")
             record = {"set": name, "texts": len(rows), "tokens": tokens, "page_mb": round(path.stat().st_size / 1e6, 1)}
-            results.append(record | {"questions": [measure(page, asked, rows, model) for asked in questions]})
+            results.append(record | {"questions": [measure(page, criterion, rows, model) for criterion in criteria]})
             page.close()
             print(format_count(len(rows), "text"), results[-1])
         workers = {"browser": f"Chromium {browser.version}"}
