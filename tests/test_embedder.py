@@ -476,6 +476,18 @@ def test_vectors_and_answers_are_read_in_one_pass(make_model, monkeypatch, famil
     assert answers == expected[1]
 
 
+def test_one_pass_caches_vectors_and_answers(make_model, monkeypatch, tmp_path):
+    model = InBedder(make_model("bert"), cache=tmp_path / "kept")
+    model.encode(TEXTS[:1], "What?")  # only the vector is known
+    for method in ("embed", "answer"):
+        monkeypatch.delattr(type(model.backbone), method)
+    vectors, answers = model.encode(TEXTS, "What?", return_answers=True)
+    np.testing.assert_array_equal(model.encode(TEXTS, "What?"), vectors)
+    assert model.answer(TEXTS, "What?") == answers
+    monkeypatch.delattr(type(model.backbone), "embed_and_answer")
+    assert model.encode(TEXTS, "What?", return_answers=True)[1] == answers
+
+
 def test_vectors_with_answers_take_the_formats_and_the_cache(make_model, tmp_path):
     model = InBedder(make_model("bert"), cache=tmp_path / "kept", min_confidence=0.5)
     for _ in range(2):

@@ -309,6 +309,27 @@ class CacheSpace:
         self.store.put(self.description, entries)
 
 
+@dataclass(frozen=True)
+class JointSpace:
+    """Two spaces whose results one pass computes: a pair is found if both have it."""
+
+    first: CacheSpace
+    """Space of the first results."""
+    second: CacheSpace
+    """Space of the second results."""
+
+    def find(self, pairs: Sequence[Pair]) -> dict[Pair, tuple[bool, Any]]:
+        """Look up pairs of text and instruction: whether the text was cut, and both results, of each stored pair."""
+        first_results = self.first.find(pairs)
+        second_results = self.second.find(list(first_results))
+        return {pair: (is_cut, (first_results[pair][1], result)) for pair, (is_cut, result) in second_results.items()}
+
+    def put(self, pairs: Sequence[Pair], is_cut: Sequence[bool], results: Sequence[Any]) -> None:
+        """Store both results of a batch."""
+        for space, part in zip((self.first, self.second), zip(*results, strict=True), strict=True):
+            space.put(pairs, is_cut, part)
+
+
 def _explain(error: Exception) -> str:
     """Explain an error for the log, without its path."""
     cause = error.__cause__ if isinstance(error, InputError) else error

@@ -26,7 +26,7 @@ from inbedder.backbones.confidence import ScoredAnswer
 from inbedder.backbones.kv_cache import KVCache
 from inbedder.backbones.protocol import Backbone, JointReading
 from inbedder.backbones.shared_prefix import embed_shared, explain_not_shared
-from inbedder.cache.store import CacheSpace, Pair, Store
+from inbedder.cache.store import CacheSpace, JointSpace, Pair, Store
 from inbedder.errors import InputError, TextCutWarning
 from inbedder.options import TRUNCATION_SIDES, EncodingOptions, Sampling
 from inbedder.prompting.batching import TOKEN_BUDGET, get_token_budget, split_into_batches
@@ -73,7 +73,7 @@ def run_prompts(
     *,
     max_tokens: int,
     verb: str = "Working",
-    space: CacheSpace | None = None,
+    space: CacheSpace | JointSpace | None = None,
     side_by_side: bool = False,
 ) -> Iterator[tuple[list[int], Sequence[Any]]]:
     """Compute or look up the results of all prompts.
@@ -131,7 +131,7 @@ def _iterate_results(
     run_batch: RunBatch,
     batch_size: int,
     max_tokens: int,
-    space: CacheSpace | None,
+    space: CacheSpace | JointSpace | None,
     side_by_side: bool,
 ) -> Iterator[tuple[Unit, bool, Sequence[Any]]]:
     """Yield each unit, whether its text was cut, and its results, window by window."""
@@ -158,7 +158,7 @@ def _iterate_results(
 
 
 def _iterate_windows(
-    tokenizer: PromptTokenizer, units: list[Unit], window_size: int, space: CacheSpace | None
+    tokenizer: PromptTokenizer, units: list[Unit], window_size: int, space: CacheSpace | JointSpace | None
 ) -> Iterator[tuple[list[Unit], dict[Unit, tuple[bool, list[Any]]], list[list[PromptTokens]]]]:
     """Yield each window's units, cached results and prompts, while a thread tokenizes the next window."""
     windows = [units[start : start + window_size] for start in range(0, len(units), window_size)]
@@ -174,7 +174,7 @@ def _iterate_windows(
 
 
 def _prepare(
-    tokenizer: PromptTokenizer, units: Sequence[Unit], space: CacheSpace | None
+    tokenizer: PromptTokenizer, units: Sequence[Unit], space: CacheSpace | JointSpace | None
 ) -> tuple[dict[Unit, tuple[bool, list[Any]]], list[list[PromptTokens]]]:
     """Look up the cached results of units, and, unless all are cached, tokenize the prompts of all."""
     pairs = [pair for unit in units for pair in _list_pairs(unit)]
@@ -273,7 +273,7 @@ class PromptRunner:
         filter_ids = self.tokenizer.find_token_ids(filter_words)
         budget = self.max_batch_tokens if count == 1 else TOKEN_BUDGET  # shared states are counted once each
         run_batch = self._embed_shared if count > 1 else lambda batch: self._embed(batch, filter_ids)
-        space = self._get_space("vectors", pack_vector, unpack_vector, filter_words)
+        space = self._get_vector_space(filter_words)
         options: dict[str, Any] = {"max_tokens": budget, "space": space, "side_by_side": self._runs_side_by_side}
         results = run_prompts(self.tokenizer, texts, instructions, run_batch, run_options, verb="Embedding", **options)
         vectors = np.empty((count, 0, 0), dtype=np.float32)
@@ -303,12 +303,9 @@ class PromptRunner:
             prompts = [prompt for (prompt,) in batch]
             return [[answers] for answers in self.backbone.answer(prompts, sampling, **self._cached_texts)]
 
-        def unpack(data: bytes) -> list[ScoredAnswer]:
-            return [ScoredAnswer(*pair) for pair in json.loads(data)]
-
-        space = self._get_space(SCORED_ANSWERS, lambda pairs: json.dumps(pairs).encode(), unpack, sampling=sampling)
         single_instructions, budget = [(instruction,) for instruction in instructions], self.max_batch_tokens
         answers: list[list[ScoredAnswer]] = [[] for _ in texts]
+        space = self._get_answer_space(sampling)
         options: dict[str, Any] = {"max_tokens": budget, "space": space, "side_by_side": self._runs_side_by_side}
         results = run_prompts(self.tokenizer, texts, single_instructions, answer_batch, run_options, verb="Answering", **options)
         for rows, (row_answers,) in results:
@@ -319,7 +316,7 @@ class PromptRunner:
     def pool_and_answer(
         self, texts: Sequence[str], instructions: Sequence[str], answering: Sampling, run_options: RunOptions
     ) -> tuple[Vectors, list[list[ScoredAnswer]]]:
-        """Pool each text's states under its instruction, and answer it, in one pass where the model can and nothing is cached.
+        """Pool each text's states under its instruction, and answer it, in one pass where the model can.
 
         Args:
             texts: n texts, n at least 1.
@@ -331,9 +328,6 @@ class PromptRunner:
             Vectors as from ``pool``, shape (1, n, d), and answers as from ``answer``.
         """
         single_instructions = [(instruction,) for instruction in instructions]
-        if self.store is not None:
-            vectors = self.pool(texts, single_instructions, (), run_options)
-            return vectors, self.answer(texts, instructions, answering, run_options)
         encoding = self.encoding
         reading = JointReading(str(encoding.pooling), encoding.layer, encoding.sampling, answering)
 
@@ -341,7 +335,10 @@ class PromptRunner:
             results = self.backbone.embed_and_answer([prompt for (prompt,) in batch], reading, **self._cached_texts)
             return [[(vector.cpu().numpy(), answers)] for vector, answers in results]
 
-        options: dict[str, Any] = {"max_tokens": self.max_batch_tokens, "side_by_side": self._runs_side_by_side}
+        vector_space, answer_space = self._get_vector_space(), self._get_answer_space(answering)
+        space = JointSpace(vector_space, answer_space) if vector_space and answer_space else None
+        budget = self.max_batch_tokens
+        options: dict[str, Any] = {"max_tokens": budget, "space": space, "side_by_side": self._runs_side_by_side}
         results = run_prompts(self.tokenizer, texts, single_instructions, run_batch, run_options, verb="Reading", **options)
         row_vectors: list[Any] = [None] * len(texts)
         row_answers: list[list[ScoredAnswer]] = [[] for _ in texts]
@@ -352,9 +349,18 @@ class PromptRunner:
 
     def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
         """Look up pooled states in the cache by their keys."""
-        space = self._get_space("vectors", pack_vector, unpack_vector)
+        space = self._get_vector_space()
         entries = {} if space is None else space.store.get(space.description, keys)
         return {key: unpack_vector(data[1:]) for key, data in entries.items()}
+
+    def _get_vector_space(self, filter_words: Sequence[str] = ()) -> CacheSpace | None:
+        return self._get_space("vectors", pack_vector, unpack_vector, filter_words)
+
+    def _get_answer_space(self, sampling: Sampling) -> CacheSpace | None:
+        def unpack(data: bytes) -> list[ScoredAnswer]:
+            return [ScoredAnswer(*pair) for pair in json.loads(data)]
+
+        return self._get_space(SCORED_ANSWERS, lambda pairs: json.dumps(pairs).encode(), unpack, sampling=sampling)
 
     def _get_space(
         self,

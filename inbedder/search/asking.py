@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import inbedder.search.model_vectors as model_vectors
 from inbedder.encoding.guided import MIN_COSINE, GuidedVectors, encode_guided
 from inbedder.errors import InputError, format_value
 from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import EARLIER, GENERIC, ID, TEXT
 from inbedder.search.lance_engine import translate_engine_errors
+from inbedder.search.model_vectors import encode_instructed, name_column
 from inbedder.vectors.vectors import normalize_vectors
 
 if TYPE_CHECKING:
@@ -44,7 +44,14 @@ def read_ordered(storage: Storage, columns: Sequence[str]) -> Any:
 
 
 def estimate_vectors(
-    model: InBedder, rows: Any, instruction: str, sample: int, *, seed: int = 0, min_cosine: float = MIN_COSINE
+    model: InBedder,
+    rows: Any,
+    instruction: str,
+    sample: int,
+    *,
+    seed: int = 0,
+    min_cosine: float = MIN_COSINE,
+    answers: bool = False,
 ) -> GuidedVectors:
     """Read a sample of rows under an instruction, and estimate the vectors of the others.
 
@@ -55,6 +62,7 @@ def estimate_vectors(
         sample: Number of texts to read.
         seed: Seed of the sample.
         min_cosine: Cosine of held-out rows below which every text is read instead.
+        answers: Whether the sample is also answered, for the cache.
 
     Returns:
         float32 of length 1, shape (n, d).
@@ -64,7 +72,7 @@ def estimate_vectors(
     """
     texts = rows[TEXT].to_pylist()
     vectors = encode_guided(
-        lambda numbers: model_vectors.encode_instructed(model, [texts[number] for number in numbers], instruction),
+        lambda numbers: encode_instructed(model, [texts[number] for number in numbers], instruction, answers=answers),
         np.hstack([to_matrix(rows[name]) for name in (GENERIC, EARLIER) if name in rows.column_names]),
         sample=sample,
         seed=seed,
@@ -89,7 +97,7 @@ def read_rows_to_group(storage: Storage, question: str) -> Any:
     """
     if not len(storage):
         raise InputError(f"{format_value(str(storage.folder))} holds no rows. Add some first.")
-    name = model_vectors.name_column(question)
+    name = name_column(question)
     return read_ordered(storage, [*storage.columns, *storage.general_columns, *([name] if name in storage.instructed else [])])
 
 
@@ -115,13 +123,13 @@ def group_rows(model: InBedder, rows: Any, question: str, *, sample: int, k: int
     from inbedder.grouping.describe.question_effect import add_effects
 
     ClusterOptions(k=k, seed=seed).check_count(len(rows))  # before a text is read
-    name = model_vectors.name_column(question)
+    name = name_column(question)
     if name in rows.column_names and not rows[name].null_count:
         vectors = to_matrix(rows[name]).view(GuidedVectors)
         count = min(sample, len(rows))
         vectors.cosine, vectors.sample = 1.0, np.sort(np.random.default_rng(seed).choice(len(rows), count, replace=False))
     else:
-        vectors = estimate_vectors(model, rows, question, sample, seed=seed, min_cosine=-1.0)
+        vectors = estimate_vectors(model, rows, question, sample, seed=seed, min_cosine=-1.0, answers=True)
     result = cluster(rows[TEXT].to_pylist(), question, model, k, seed, embeddings=vectors)
     note = _explain_estimate(vectors)
     (result,) = add_effects([replace(result, notes=[*result.notes, *note])], to_matrix(rows[GENERIC]), seed)

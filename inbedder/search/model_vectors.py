@@ -75,7 +75,9 @@ def encode_two_layers(
     return normalize_vectors(generic), earlier
 
 
-def encode_instructed(model: InBedder, texts: Sequence[str], instruction: str, show_progress_bar: bool | None = None) -> Vectors:
+def encode_instructed(
+    model: InBedder, texts: Sequence[str], instruction: str, show_progress_bar: bool | None = None, *, answers: bool = False
+) -> Vectors:
     """Encode texts under an instruction.
 
     Args:
@@ -83,12 +85,16 @@ def encode_instructed(model: InBedder, texts: Sequence[str], instruction: str, s
         texts: n texts.
         instruction: A question, or ``@name``.
         show_progress_bar: Whether to show a progress bar; None shows one in a terminal.
+        answers: Whether the same pass also answers, if the model can, so that the cache has the answers.
 
     Returns:
         float32 of length 1, shape (n, d).
     """
     options: FormatKwargs = {"precision": "float32", "show_progress_bar": show_progress_bar}
-    return normalize_vectors(model.encode(list(texts), resolve_instruction(instruction), **options))
+    question = resolve_instruction(instruction)
+    if answers and model.backbone.answers:
+        return normalize_vectors(model.encode(list(texts), question, return_answers=True, **options)[0])
+    return normalize_vectors(model.encode(list(texts), question, **options))
 
 
 def name_column(instruction: str) -> str:
