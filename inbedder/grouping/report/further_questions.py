@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,9 @@ class PageModel:
     """What the page's script hands to the worker; JSON can hold it."""
     weights: str
     """The weights of ``make_page_weights`` in characters (``encode_bytes``)."""
+
+    origin: str
+    """The model's name and base."""
 
     @property
     def worker(self) -> str:
@@ -96,6 +100,7 @@ def make_page_model(model: InBedder, texts: Sequence[str]) -> PageModel:
     Raises:
         InputError: If the model cannot be in a page.
     """
+    from inbedder.backbones.masked import STEM_LETTERS
     from inbedder.backbones.page_weights import make_page_weights
 
     check_page_model(model)
@@ -127,8 +132,11 @@ def make_page_model(model: InBedder, texts: Sequence[str]) -> PageModel:
         "width": config.hidden_size,
         "epsilon": config.layer_norm_eps,
         "maxTokens": MAX_TOKENS,
+        "stemLetters": STEM_LETTERS,
         "wasm": base64.b64encode(_read("tile.wasm")).decode(),
         "bytes": len(weights),
         "colours": len(LIGHT),
     }
-    return PageModel(data, encode_bytes(weights))
+    base = model.pipeline.settings.base
+    licence = " (both Apache License 2.0)" if model.name == "mini" else ""
+    return PageModel(data, encode_bytes(weights), f"{Path(model.name).name}, an adapter of {base}{licence}")

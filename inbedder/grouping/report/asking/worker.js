@@ -1,7 +1,7 @@
 // A worker that reads texts and answers questions about them with the weights in the page (backbones/page_weights.py).
 // Texts are read once, by the base, and keep their keys and values in int8; a question then costs a few mask tokens per text
 // (backbones/late_interaction.py). Matrices are row by row in Float32Arrays; tile.wat multiplies 4 rows by 8 columns.
-const BATCH = 128, BLOCK = 128, STEM = 5, STARTS = 5, STEPS = 30;
+const BATCH = 128, BLOCK = 128, STARTS = 5, STEPS = 30;
 const memory = new WebAssembly.Memory({ initial: 1 });
 let tile, settings, tensors, tokenIds, merged = {}, readTexts = [];
 
@@ -191,7 +191,7 @@ const tokenize = question => {
   }).slice(0, settings.maxTokens);
 };
 const isPiece = id => settings.tokens[id].startsWith('##') && settings.tokens[id].length > 2;
-const stemOf = id => settings.tokens[id].replace(/s+$/, '').slice(0, STEM) || ' ' + id;
+const stemOf = id => settings.tokens[id].replace(/s+$/, '').slice(0, settings.stemLetters) || ' ' + id;
 const fillMasks = (scores, ids) => { // scores: (masks, tokens); ids: those of the prompt. The rules are those of backbones/masked.py
   const { tokens, special, end } = settings, inPrompt = new Set(ids), stems = new Set(), answer = [];
   for (let mask = 0; mask < settings.masks; mask++) {

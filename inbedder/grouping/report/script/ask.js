@@ -45,7 +45,7 @@ if (ask) {
       rows.forEach(row => new Set(answers[row].split(' ').filter(Boolean)).forEach(word => counts.set(word, (counts.get(word) || 0) + 1)));
       return counts;
     };
-    const own = countWords(members), all = countWords(answers.keys());
+    const own = countWords(members), all = countWords(answers.map((_, row) => row));
     const score = word => own.get(word) * Math.log(1 + own.get(word) / members.length / (all.get(word) / answers.length));
     const words = [...own.keys()].sort((a, b) => score(b) - score(a)).filter((word, i) => !i || own.get(word) >= MIN_SHARE * members.length);
     return words.slice(0, MAX_WORDS).join(', ') || 'no answer';
