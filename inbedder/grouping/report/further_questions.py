@@ -137,6 +137,6 @@ def make_page_model(model: InBedder, texts: Sequence[str]) -> PageModel:
         "bytes": len(weights),
         "colours": len(LIGHT),
     }
-    base = model.pipeline.settings.base
+    base = Path(str(model.pipeline.settings.base)).name
     licence = " (both Apache License 2.0)" if model.name == "mini" else ""
     return PageModel(data, encode_bytes(weights), f"{Path(model.name).name}, an adapter of {base}{licence}")
