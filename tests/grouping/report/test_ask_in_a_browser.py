@@ -81,7 +81,8 @@ def test_a_question_gives_groups_with_names_and_examples(open_page: Callable[...
     page = open_page()
     for question in (QUESTION, "Is it <b>good</b>? 🙂"):
         ask(page, question)
-        assert page.locator("#ask article").count() == 2
+        names = texts_of(page, "#ask article h3")
+        assert 1 <= len(set(names)) == len(names) <= 2
         sizes = [int(text.split()[0]) for text in texts_of(page, "#ask article .size")]
         assert sum(sizes) == len(TEXTS)
         assert sizes == sorted(sizes, reverse=True)

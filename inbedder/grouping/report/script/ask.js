@@ -2,7 +2,7 @@
 const ask = find('#ask');
 if (ask) {
   const { rows: askedRows, texts: tokensOfTexts, wasm, bytes, colours, ...model } = JSON.parse(find('#ask-data').textContent);
-  const form = find('form', ask), status = find('.ask-status', ask), results = find('.cards', ask), tools = find('.actions', ask);
+  const form = find('form', ask), status = find('.ask-status', ask), cards = find('.cards', ask), tools = find('.actions', ask);
   const MAX_WORKERS = 4, MAX_WORDS = 3, MIN_SHARE = 0.1, EXAMPLES = 3, ANSWERS = 5;
   let workers = [], reading = null, isBusy = false, asked = null;
 
@@ -76,16 +76,17 @@ if (ask) {
   };
   const answer = async (question, k) => {
     await startReading();
-    const report = showProgress('Answering', askedRows.length), parts = await Promise.all(workers.map(worker => call(worker, 'ask', { question }, report)));
-    const merge = kind => askedRows.map((_, row) => parts[row % workers.length][kind][Math.floor(row / workers.length)]);
+    const report = showProgress('Answering', askedRows.length), results = await Promise.all(workers.map(worker => call(worker, 'ask', { question }, report)));
+    const merge = kind => askedRows.map((_, row) => results[row % workers.length][kind][Math.floor(row / workers.length)]);
     const [vectors, answers] = [merge('vectors'), merge('answers')];
     status.textContent = 'Grouping …';
     const { groupOf, likeness } = await call(workers[0], 'group', { vectors, k: Math.min(k, vectors.length) });
-    const groups = Array.from({ length: k }, (_, i) => groupOf.flatMap((group, row) => group === i ? [row] : [])).filter(members => members.length);
-    groups.forEach(members => members.sort((a, b) => likeness[b] - likeness[a]));
-    groups.sort((a, b) => b.length - a.length);
-    asked = { question, answers, groups: groups.map(members => ({ members, name: nameGroup(members, answers) })) };
-    results.replaceChildren(...asked.groups.map(makeCard));
+    const parts = Array.from({ length: k }, (_, i) => groupOf.flatMap((group, row) => group === i ? [row] : [])).filter(members => members.length);
+    const membersOfName = new Map(); // groups with one name are one
+    parts.forEach(members => { const name = nameGroup(members, answers); membersOfName.set(name, [...(membersOfName.get(name) || []), ...members]); });
+    const groups = [...membersOfName].map(([name, members]) => ({ name, members: members.sort((a, b) => likeness[b] - likeness[a]) }));
+    asked = { question, answers, groups: groups.sort((a, b) => b.members.length - a.members.length) };
+    cards.replaceChildren(...asked.groups.map(makeCard));
     status.textContent = countLabel(askedRows.length, 'text') + ' in ' + countLabel(groups.length, 'group') + ' by their answers to “' + question + '”.';
     tools.hidden = false;
   };
