@@ -29,7 +29,7 @@ from torch.nn.functional import normalize
 from inbedder.backbones.bert import BertForMaskedLM
 from inbedder.backbones.masked import MaskedBackbone, limit_to_positions, with_float32_head
 from inbedder.backbones.packed_attention import Scratch, TextStates, attend
-from inbedder.backbones.packed_row import PackedBatch, Padded, pack, split_prompt
+from inbedder.backbones.packed_row import PackedBatch, Padded, PromptParts, pack, split_prompt
 from inbedder.backbones.transformer import capture_layer, check_layer, get_body, get_pad_id
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
@@ -176,17 +176,22 @@ class LateInteractionBackbone(MaskedBackbone):
         set_attention(text_model)
         self.text_model, self.text_body = text_model, get_body(text_model)
 
+    def split(self, prompt: PromptTokens) -> PromptParts:
+        """Split a prompt into the ids of its text and of its instruction, each with the special tokens."""
+        return split_prompt(prompt.ids, prompt.instruction[0], prompt.response, prompt.ids[prompt.response + self.mask_length :])
+
     def _pack(self, prompts: Sequence[PromptTokens]) -> PackedBatch:
         if any(prompt.instruction[0] < prompt.text[1] for prompt in prompts):
             raise ModelError(
                 "This model reads text and instruction separately. Choose a template with {input} before {instruction}."
             )
-        masks = self.mask_length
-        parts = [
-            split_prompt(prompt.ids, prompt.instruction[0], prompt.response, prompt.ids[prompt.response + masks :])
-            for prompt in prompts
-        ]
-        return pack(parts, masks, int(self.tokenizer.mask_token_id), self.model.device, self.model.dtype)
+        return pack(
+            list(map(self.split, prompts)),
+            self.mask_length,
+            int(self.tokenizer.mask_token_id),
+            self.model.device,
+            self.model.dtype,
+        )
 
     @torch.inference_mode()
     def embed(

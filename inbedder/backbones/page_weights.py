@@ -28,6 +28,7 @@ from inbedder.options import ModelOptions
 LEVELS, FINE_LEVELS = 24, 96
 """Largest integer of words and adapter, and of the base's layers. With these a page stays below 25 MB."""
 SMALL_MATRIX_LEVELS = 127
+"""Largest integer of positions and answer head, which are small."""
 PARTS = {
     "query": "attention.self.query",
     "key": "attention.self.key",
@@ -65,9 +66,8 @@ def make_page_weights(
         For each tensor name, rows, columns and whether it is integers; and all values in this order, compressed: int8 rows
         followed by float32 scales, or float32 values.
     """
-    loaded = load_model(
-        open_model(options.model, options.revision), replace(options, dtype="float32", device="cpu"), reads_own=True
-    )
+    options = replace(options, dtype="float32", device="cpu", quantization=None)
+    loaded = load_model(open_model(options.model, options.revision), options, reads_own=True)
     assert loaded.text_reader is not None  # it has late interaction
     shapes: list[tuple[str, int, int, bool]] = []
     parts: list[Any] = []

@@ -14,7 +14,7 @@ FILES = ("tokenizer.json", "tokenizer_config.json")
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """The special tokens that tokenizer_config.json names, in transformers' order."""
 
-NO_LIMIT = 10**30
+NO_LIMIT = int(1e30)
 """transformers' number of tokens of a tokenizer without a limit."""
 
 

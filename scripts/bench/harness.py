@@ -6,21 +6,28 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from inbedder.io.files import atomic_write
 from scripts.bench.benchmark_inputs import get_capability, get_processor
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 ROOT = Path(__file__).resolve().parents[2]
 REVIEWS = ROOT / "inbedder" / "demo_texts" / "reviews.csv"
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM_ARGUMENTS = ["--disable-gpu", "--disable-quic"]
 REVIEW_QUESTIONS = ("What is being reviewed?", "Is the review positive or negative?")
 
 
@@ -37,6 +44,19 @@ class Engine(NamedTuple):
     """Loads the model."""
     reference: str | None = None
     """The engine that its vectors are compared with."""
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """Start the system's Chromium without a window; yields the browser."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = next(filter(None, map(shutil.which, CHROMIUM_NAMES)))
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS) as browser,
+    ):
+        yield browser
 
 
 def make_parser(docstring: str | None, output: Path | None, *, reads_data: bool = False) -> argparse.ArgumentParser:

@@ -14,7 +14,6 @@ of 12 groups, two columns, dates of a year; the time to write the page, to open 
 from __future__ import annotations
 
 import random
-import shutil
 import tempfile
 import threading
 import time
@@ -31,7 +30,7 @@ from inbedder.grouping.report.page import save_report
 from inbedder.io.outputs import open_vector_writer
 from inbedder.prompting.stopwords import load_stopwords
 from scripts.bench.benchmark_inputs import RESULTS
-from scripts.bench.harness import ROOT, describe_run, make_parser, write_results
+from scripts.bench.harness import ROOT, describe_run, make_parser, open_browser, write_results
 from scripts.bench.index_speed import measure_all_indexes
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ WATCH = (
     "window.tasks = []; new PerformanceObserver(list => window.tasks.push(...list.getEntries().map(e => e.duration)))"
     ".observe({type: 'longtask', buffered: true});"
 )
-ARGUMENTS = ["--disable-gpu", "--disable-quic"]
 SETTLED = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
 USES = {
     "isolate a group": "document.querySelectorAll('.legend button')[3].click()",
@@ -126,16 +124,13 @@ def make_corpus(count: int) -> tuple[list[ClusterResult], dict[str, list[int]], 
 
 def measure_page(count: int, folder: Path) -> dict[str, Any]:
     """Write, open and use the page of one corpus."""
-    from playwright.sync_api import sync_playwright
-
     results, columns, days = make_corpus(count)
     path = folder / "page.html"
     start_time = time.perf_counter()
     save_report(results, path, cross_tables=crosstab(results, columns), timelines=make_timelines(results, days))
     result: dict[str, Any] = {"texts": count, "seconds_to_write": round(time.perf_counter() - start_time, 1)}
     result["megabytes"] = round(path.stat().st_size / 1e6, 1)
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS) as browser:
+    with open_browser() as browser:
         page = browser.new_page(viewport={"width": 1200, "height": 900})
         return result | use_page(page, path)
 

@@ -13,21 +13,19 @@ import csv
 import gzip
 import json
 import random
-import shutil
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from playwright.sync_api import sync_playwright
 from sklearn.cluster import KMeans
 from sklearn.metrics import v_measure_score
 
 from inbedder import InBedder, cluster
 from inbedder.errors import format_count
 from scripts.bench.benchmark_inputs import RESULTS
-from scripts.bench.harness import describe_run, make_parser, write_results
+from scripts.bench.harness import describe_run, make_parser, open_browser, write_results
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -97,12 +95,7 @@ def main() -> None:
     """Write pages, ask, and write the results."""
     options = make_parser(__doc__, RESULTS / "page_questions.json", reads_data=True).parse_args()
     model, results = InBedder(dtype="float32"), []
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=chromium, args=["--disable-gpu", "--no-sandbox"]) as browser,
-    ):
+    with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
         for name, criteria in SETS.items():
             rows, path = read_rows(options.data / f"{name}.jsonl.gz"), Path(folder) / "page.html"
             cluster([row["text"] for row in rows], "What is it about?", model=model, k=5).save_html(path, page_model=model)

@@ -34,13 +34,12 @@ def test_base_and_factors_give_the_adapted_weights(models, monkeypatch):
     monkeypatch.setattr(page_weights, "LEVELS", 127)
     monkeypatch.setattr(page_weights, "FINE_LEVELS", 127)
     tensors = read_tensors(*make_page_weights(options, [1], 6))
-    for part, path in page_weights.PARTS.items():
-        if f"1.{part}.up" in tensors:
-            merged = tensors[f"1.{part}"] + tensors[f"1.{part}.up"].T @ tensors[f"1.{part}.down"]
-            adapted = model.get_submodule(f"bert.encoder.layer.1.{path}")
-            assert tensors[f"1.{part}.up"].shape[0] == 4  # the adapter's rank
-            assert np.abs(merged - adapted.weight.detach().numpy()).max() < 0.03 * adapted.weight.abs().max()
-            torch.testing.assert_close(torch.from_numpy(tensors[f"pair.1.{part}.bias"][0]), adapted.bias.detach())
+    for part in ("query", "key", "value", "mix", "expand", "contract"):
+        merged = tensors[f"1.{part}"] + tensors[f"1.{part}.up"].T @ tensors[f"1.{part}.down"]
+        adapted = model.get_submodule(f"bert.encoder.layer.1.{page_weights.PARTS[part]}")
+        assert tensors[f"1.{part}.up"].shape[0] == 4  # the adapter's rank
+        assert np.abs(merged - adapted.weight.detach().numpy()).max() < 0.03 * adapted.weight.abs().max()
+        torch.testing.assert_close(torch.from_numpy(tensors[f"pair.1.{part}.bias"][0]), adapted.bias.detach())
 
 
 def test_weights_are_the_same_bytes_each_time(models):

@@ -18,7 +18,7 @@ import numpy as np
 from inbedder.errors import InputError
 from inbedder.grouping.report.views import LIGHT
 from inbedder.prompting.templates import get_template
-from inbedder.prompting.tokenization import clean_text
+from inbedder.prompting.tokenization import PromptTokenizer
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -29,7 +29,10 @@ MAX_TOKENS = 64
 """Maximum number of tokens that the page reads of a text, and of a question."""
 MAX_VOCABULARY = 50_000
 """Maximum number of tokens of a model in a page."""
+SHORTEST_QUESTION = "?"
+"""A question of one token, so that a prompt's other tokens are the text's and the masks."""
 DIGITS, DIGIT_BITS, FIRST_DIGIT = 91, 13, 35
+"""The format of the weights, which the worker decodes: characters, bits of two, and the code of the first."""
 CHUNK_BYTES = DIGIT_BITS * 2**16
 """Bytes that are encoded at once, without rest."""
 _FOREIGN_OR_UNUSED = re.compile(r"[^\W\d_a-zA-Z]|^\[unused")
@@ -108,14 +111,15 @@ def make_page_model(model: InBedder, texts: Sequence[str]) -> PageModel:
     rows = list(range(len(texts)))
     if len(texts) > MAX_ASKED_TEXTS:
         rows = sorted(np.random.default_rng(0).choice(len(texts), MAX_ASKED_TEXTS, replace=False).tolist())
-    tokenizer = backbone.tokenizer
-    encoded = tokenizer([clean_text(texts[row]) for row in rows], split_special_tokens=True)["input_ids"]
-    ids_of_texts = [ids if len(ids) <= MAX_TOKENS else [*ids[: MAX_TOKENS - 1], ids[-1]] for ids in encoded]
+    tokenizer, masks = backbone.tokenizer, backbone.mask_length
+    tokenize = PromptTokenizer(tokenizer, get_template("compact"), MAX_TOKENS + len(SHORTEST_QUESTION) + masks, masks)
+    prompts = tokenize([texts[row] for row in rows], [SHORTEST_QUESTION] * len(rows))
+    ids_of_texts = [backbone.split(prompt).text.tolist() for prompt in prompts]
     tokens = {number: token for token, number in tokenizer.get_vocab().items()}
     latin_ids = {number for number, token in tokens.items() if not _FOREIGN_OR_UNUSED.search(token)}
     kept_ids = sorted(latin_ids.union(tokenizer.all_special_ids, *ids_of_texts))
     new_ids = {number: position for position, number in enumerate(kept_ids)}
-    shapes, weights = make_page_weights(model.pipeline.options.model, kept_ids, MAX_TOKENS + 1 + backbone.mask_length)
+    shapes, weights = make_page_weights(model.pipeline.options.model, kept_ids, MAX_TOKENS + 1 + masks)
     config = backbone.model.config
     data = {
         "rows": rows,
@@ -123,7 +127,7 @@ def make_page_model(model: InBedder, texts: Sequence[str]) -> PageModel:
         "shapes": shapes,
         "tokens": [tokens[number] for number in kept_ids],
         "special": [new_ids[number] for number in tokenizer.all_special_ids],
-        "masks": backbone.mask_length,
+        "masks": masks,
         "mask": new_ids[tokenizer.mask_token_id],
         "end": new_ids[backbone.end],
         "unknown": new_ids[tokenizer.unk_token_id],
@@ -134,7 +138,7 @@ def make_page_model(model: InBedder, texts: Sequence[str]) -> PageModel:
         "maxTokens": MAX_TOKENS,
         "stemLetters": STEM_LETTERS,
         "wasm": base64.b64encode(_read("tile.wasm")).decode(),
-        "bytes": len(weights),
+        "size": len(weights),
         "colours": len(LIGHT),
     }
     base = Path(str(model.pipeline.settings.base)).name

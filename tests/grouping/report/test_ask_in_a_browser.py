@@ -25,19 +25,14 @@ TEXTS = ["I love cats", "I love dogs", "the delivery was late", "no one answered
 QUESTION = "What do they love?"
 CALL_WORKER = """
 async ([question]) => {
-  const [settings, text, code] = ['data', 'weights', 'worker'].map(name => document.getElementById('ask-' + name).textContent);
+  const [settings, weights, code] = ['data', 'weights', 'worker'].map(name => document.getElementById('ask-' + name).textContent);
   const data = JSON.parse(settings);
-  const digit = i => text.charCodeAt(i) - (text.charCodeAt(i) > 60 ? 36 : 35);
-  let bits = '';
-  for (let i = 0; i < text.length; i += 2) bits += (digit(i) * 91 + digit(i + 1)).toString(2).padStart(13, '0');
-  const weights = Uint8Array.from({ length: data.bytes }, (_, i) => parseInt(bits.slice(8 * i, 8 * i + 8), 2));
   const worker = new Worker(URL.createObjectURL(new Blob([code], { type: 'text/javascript' })));
   const call = (task, values) => new Promise((resolve, reject) => {
     worker.onmessage = ({ data }) => data.done ? 0 : data.error ? reject(new Error(data.error)) : resolve(data.result);
     worker.postMessage({ task, ...values });
   });
-  const wasm = Uint8Array.from(atob(data.wasm), character => character.charCodeAt(0));
-  await call('open', { ...data, wasm, weights });
+  await call('open', { ...data, weights });
   await call('read', { texts: data.texts });
   const { vectors, answers } = await call('ask', { question });
   return { answers, vectors: vectors.map(vector => [...vector]) };
@@ -79,10 +74,10 @@ def test_vectors_and_answers_are_those_of_the_rounded_model(open_page: Callable[
 
 def test_a_question_gives_groups_with_names_and_examples(open_page: Callable[..., Page], errors: list[str]) -> None:
     page = open_page()
-    for question in (QUESTION, "Is it <b>good</b>? 🙂"):
-        ask(page, question)
+    for question, groups in ((QUESTION, 2), ("Is it <b>good</b>? 🙂", 8)):
+        ask(page, question, groups)
         names = texts_of(page, "#ask article h3")
-        assert 1 <= len(set(names)) == len(names) <= 2
+        assert 1 <= len(set(names)) == len(names) <= groups
         sizes = [int(text.split()[0]) for text in texts_of(page, "#ask article .size")]
         assert sum(sizes) == len(TEXTS)
         assert sizes == sorted(sizes, reverse=True)

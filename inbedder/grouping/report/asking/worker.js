@@ -5,10 +5,19 @@ const BATCH = 128, BLOCK = 128, STARTS = 5, STEPS = 30;
 const memory = new WebAssembly.Memory({ initial: 1 });
 let tile, settings, tensors, tokenIds, merged = {}, readTexts = [];
 
-const open = async ({ wasm, weights, shapes, ...rest }) => {
+const decode = (text, size) => { // two of 91 characters are 13 bits; < is left out (further_questions.py)
+  const output = new Uint8Array(size), digit = i => { const code = text.charCodeAt(i); return code - (code > 60 ? 36 : 35); };
+  for (let i = 0, at = 0, bits = 0, count = 0; i < text.length; i += 2) {
+    bits = bits << 13 | digit(i) * 91 + digit(i + 1);
+    for (count += 13; count >= 8; bits &= (1 << count) - 1) output[at++] = bits >> (count -= 8);
+  }
+  return output;
+};
+const open = async ({ wasm, weights, size, shapes, ...rest }) => {
   settings = rest;
-  tile = (await WebAssembly.instantiate(wasm, { env: { memory } })).instance.exports.tile;
-  const bytes = await new Response(new Blob([weights]).stream().pipeThrough(new DecompressionStream('gzip'))).arrayBuffer();
+  const code = Uint8Array.from(atob(wasm), character => character.charCodeAt(0));
+  tile = (await WebAssembly.instantiate(code, { env: { memory } })).instance.exports.tile;
+  const bytes = await new Response(new Blob([decode(weights, size)]).stream().pipeThrough(new DecompressionStream('gzip'))).arrayBuffer();
   let at = 0;
   const take = (type, count) => new type(bytes.slice(at, at += count * type.BYTES_PER_ELEMENT));
   tensors = {};
@@ -135,7 +144,10 @@ const attend = (query, first, count, keys, values, output) => { // rows first ..
         c += share * values[to + 2];
         d += share * values[to + 3];
       }
-      output.set([a / sum, b / sum, c / sum, d / sum], from + i);
+      output[from + i] = a / sum;
+      output[from + i + 1] = b / sum;
+      output[from + i + 2] = c / sum;
+      output[from + i + 3] = d / sum;
     }
   }
 };

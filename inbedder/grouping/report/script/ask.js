@@ -1,7 +1,7 @@
 // Ask: workers read the texts once, answer a further question about them, and group the answers (asking/worker.js)
 const ask = find('#ask');
 if (ask) {
-  const { rows: askedRows, texts: tokensOfTexts, wasm, bytes, colours, ...model } = JSON.parse(find('#ask-data').textContent);
+  const { rows: askedRows, texts: tokensOfTexts, colours, ...model } = JSON.parse(find('#ask-data').textContent);
   const form = find('form', ask), status = find('.ask-status', ask), cards = find('.cards', ask), tools = find('.actions', ask);
   const MAX_WORKERS = 4, MAX_WORDS = 3, MIN_SHARE = 0.1, EXAMPLES = 3, ANSWERS = 5;
   let workers = [], reading = null, isBusy = false, asked = null;
@@ -11,26 +11,17 @@ if (ask) {
     worker.onerror = event => reject(new Error(event.message));
     worker.postMessage({ task, ...values });
   });
-  const decode = text => { // two of 91 characters are 13 bits
-    const output = new Uint8Array(bytes), digit = i => { const code = text.charCodeAt(i); return code - (code > 60 ? 36 : 35); };
-    for (let i = 0, at = 0, bits = 0, count = 0; i < text.length; i += 2) {
-      bits = bits << 13 | digit(i) * 91 + digit(i + 1);
-      for (count += 13; count >= 8; bits &= (1 << count) - 1) output[at++] = bits >> (count -= 8);
-    }
-    return output;
-  };
   const showProgress = (verb, total) => {
     let done = 0;
     status.textContent = verb + ' …';
     return count => { done += count; status.textContent = verb + ': ' + done.toLocaleString('en') + ' of ' + countLabel(total, 'text'); };
   };
   const read = async () => {
-    const report = showProgress('Reading', askedRows.length), weights = decode(find('#ask-weights').textContent);
+    const report = showProgress('Reading', askedRows.length), weights = find('#ask-weights').textContent;
     const url = URL.createObjectURL(new Blob([find('#ask-worker').textContent], { type: 'text/javascript' }));
-    const code = Uint8Array.from(atob(wasm), character => character.charCodeAt(0));
     workers = Array.from({ length: Math.min(navigator.hardwareConcurrency || 2, MAX_WORKERS, askedRows.length) }, () => new Worker(url));
     await Promise.all(workers.map(async (worker, i) => {
-      await call(worker, 'open', { ...model, wasm: code, weights });
+      await call(worker, 'open', { ...model, weights });
       await call(worker, 'read', { texts: tokensOfTexts.filter((_, row) => row % workers.length === i) }, report);
     }));
     URL.revokeObjectURL(url);
